@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import errno
 import importlib
 import os
@@ -26,16 +27,17 @@ _INSTALLED_BY_EXTRAS = (
 )
 
 # A command is two functions: `_add_NAME` declares its arguments; `_NAME` calls the library, prints,
-# and returns something true where the exit status is 1. It imports what it needs by itself:
-# commands that only list do not load torch.
+# and returns something true if the exit status is 1. Imports are local to it, so that commands that
+# only list things do not load torch.
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose arguments may name what completes them, a key of `completions`, and that knows
-    a field of a run by either of its two forms.
+    """A parser with shell completion for arguments, and with hints for fields of a run that are
+    given in the wrong form.
     """
 
     def add_argument(self, *names, completes: str = '', **options) -> argparse.Action:
+        "As in argparse. completes: a key of `completions`."
         argument = super().add_argument(*names, **options)
         if completes:
             argument.complete = {'bash': f'_spml_{completes}'}
@@ -49,36 +51,48 @@ class _Parser(argparse.ArgumentParser):
         return parsed
 
     def suggest(self, unknown: list[str]) -> str:
-        "How this command takes what was given as a field of a run; '' if it was none."
-        if unknown[0] == '-p' and len(unknown) > 1:
-            field = unknown[1]
-        else:
-            options = [word[2:].partition('=')[0] for word in unknown if word.startswith('--')]
-            fields = [option.replace('-', '_') for option in options]
-            field = next((field for field in fields if field in Config.__annotations__), '')
+        "How to give a field of a run to this command; '' if no field was given."
+        field = _find_field(unknown)
         if not field:
             return ''
-        option, of_train = f'--{field.replace("_", "-")}', f'`spml train -p {field} VALUE`'
-        taken = self._option_string_actions
-        if '-p' in taken:
+        option = f'--{field.replace("_", "-")}'
+        train = f'`spml train -p {field} VALUE`'
+        options = self._option_string_actions
+        if '-p' in options:
             return f'A field of a run is given as -p: `{self.prog} -p {field} VALUE`'
-        if option in taken:
+        if option in options:
             return f'`{self.prog}` takes it as {option} VALUE'
-        if '--dry-run' in taken:
-            return f'`{self.prog}` tries settings by itself; one run with your own: {of_train}'
+        if '--dry-run' in options:
+            return f'`{self.prog}` tries settings by itself; one run with your own: {train}'
         if any(action.dest == 'run' for action in self._actions):
-            return f'`{self.prog}` takes a run as it was trained; to train another: {of_train}'
-        return f'`{self.prog}` takes no field of a run; {of_train} does'
+            return f'`{self.prog}` takes a run as it was trained; to train another: {train}'
+        return f'`{self.prog}` takes no field of a run; {train} does'
+
+
+def _find_field(words: list[str]) -> str:
+    "The field of a run in unrecognised arguments such as ['-p', 'lr', '1'] or ['--lr=1']."
+    if words[0] == '-p' and len(words) > 1:
+        return words[1]
+    options = [word[2:].partition('=')[0] for word in words if word.startswith('--')]
+    fields = [option.replace('-', '_') for option in options]
+    return next((field for field in fields if field in Config.__annotations__), '')
+
+
+def _add_command(commands, name: str, do: Callable, **options) -> _Parser:
+    command = commands.add_parser(name, description=do.__doc__, **options)
+    command.set_defaults(do=do, parser=command)
+    return command
 
 
 # ---- data
 
 
 def _add_data(commands):
-    command = commands.add_parser(
+    command = _add_command(
+        commands,
         'data',
+        _data,
         help='look at a folder of your own; fetch and verify a data set of the papers; list them',
-        description=_data.__doc__,
     )
     command.add_argument(
         'name',
@@ -86,39 +100,38 @@ def _add_data(commands):
         help='a benchmark, such as ccp, voc12 or coco14; or a folder with images/ and labels.csv',
         completes='benchmark',
     )
-    command.add_argument('--root', help='folder of data sets (unset: `data` in settings.ini)')
+    command.add_argument('--root', help='folder of data sets (default: `data` in settings.ini)')
     command.add_argument(
         '--check',
         action='store_true',
-        help='only say what is missing, or what is wrong with your folder; exit status 1 if '
+        help='only report what is missing, or what is wrong with your folder; exit status 1 if '
         'something is missing, photos cannot be used or are in two parts, or there is '
         'nothing to learn',
     )
     command.add_argument(
         '--fix',
         action='store_true',
-        help='first mend what is certain in labels.csv of your folder, and keep the old table as '
+        help='first fix unambiguous errors in labels.csv of your folder, and keep the old table as '
         'labels.csv.bak',
     )
     command.add_argument(
         '--split',
         action='store_true',
-        help='first write a column `split` into labels.csv of your folder, in which rare classes '
-        'reach each part, and groups and photos that look the same stay together; rows that have '
-        'a part keep it',
+        help='first write a column `split` into labels.csv of your folder: rare classes are in '
+        'each part, groups and photos that look the same are not split up, and rows that have a '
+        'part keep it',
     )
     command.add_argument(
         '--sample',
         nargs=2,
         metavar=('FULL', 'N'),
-        help='copy N random test photos of your folder into a new folder FULL, where you label '
-        'them in full',
+        help='copy N random test photos of your folder into a new folder FULL, to label them in '
+        'full',
     )
     command.add_argument(
         '--mirror',
-        help='address or folder to try first, with files as NAME/FILE (unset: SPML_NB_MIRROR)',
+        help='address or folder to try first, with files as NAME/FILE (default: SPML_NB_MIRROR)',
     )
-    command.set_defaults(do=_data)
 
 
 def _data(args) -> bool | None:
@@ -219,10 +232,11 @@ def _fix(folder):
 
 
 def _add_import(commands):
-    command = commands.add_parser(
+    command = _add_command(
+        commands,
         'import',
-        help='make a folder with images/ and labels.csv of labels in another layout',
-        description=_import.__doc__,
+        _import,
+        help='convert labels of another format into a folder with images/ and labels.csv',
     )
     command.add_argument(
         'source',
@@ -238,34 +252,35 @@ def _add_import(commands):
         action='store_const',
         const='complete',
         dest='meaning',
-        help='a name that is not given for a photo is absent',
+        help='labels that a photo does not list are negative',
     )
     meaning.add_argument(
         '--positives-only',
         action='store_const',
         const='positives-only',
         dest='meaning',
-        help='a name that is not given is unknown (neither option: what the source itself says, '
+        help='labels that a photo does not list are unknown (neither option: as the source says, '
         'else you are asked)',
     )
     command.add_argument(
-        '--images', help='the folder of the photos (unset: SOURCE, or around it)', completes='file'
+        '--images',
+        help='the folder of the photos (default: SOURCE, or around it)',
+        completes='file',
     )
     command.add_argument(
         '--format',
         default='',
-        help='coco, yolo, voc, cvat, label-studio, table, huggingface or folders (unset: what the '
+        help='coco, yolo, voc, cvat, label-studio, table, huggingface or folders (default: as the '
         'content says)',
     )
     command.add_argument(
-        '--copy', action='store_true', help='copy the photos (unset: links to them)'
+        '--copy', action='store_true', help='copy the photos (default: links to them)'
     )
-    command.set_defaults(do=_import)
 
 
 def _import(args):
-    """Read labels as other tools write them, show what was understood, and write a new folder. The
-    source stays as it is.
+    """Read labels of another format, show how they are understood, and write a new folder. The
+    source is not changed.
     """
     from spml_nb.data import importing
 
@@ -282,7 +297,7 @@ def _import(args):
 
 
 def _ask_meaning(args) -> str:
-    "What it means where a name is not given for a photo."
+    "Ask whether labels are complete; without a terminal, say how to give the answer as an option."
     answers = {'c': 'complete', 'p': 'positives-only'}
     if sys.stdin.isatty():
         print('Does each photo have all the names that apply to it? Then the others are absent.')
@@ -291,20 +306,20 @@ def _ask_meaning(args) -> str:
             return one_of(
                 answers.get(answer.strip()[:1].lower(), answer), answers.values(), 'answer'
             )
-    line = ['spml', 'import', args.source, args.folder]
+    words = ['spml', 'import', args.source, args.folder]
     for option in ('images', 'format'):
         if value := getattr(args, option):
-            line += [f'--{option}', value]
+            words += [f'--{option}', value]
     if args.copy:
-        line.append('--copy')
-    command = shlex.join(line)
+        words.append('--copy')
+    command = shlex.join(words)
     raise SpmlError(
         'these labels do not say what it means where a name is not given for a photo. If it is '
         f'absent: `{command} --complete`; if it is unknown: `{command} --positives-only`.'
     )
 
 
-# ---- runs: train, list, make again
+# ---- runs: train, list, reproduce
 
 
 def _add_fields(command: _Parser, help: str):
@@ -320,13 +335,11 @@ def _add_fields(command: _Parser, help: str):
     )
 
 
-def _described() -> str:
-    """Every field of a configuration with its kind, its default and its meaning."""
-    import dataclasses
-
+def _describe_fields() -> str:
+    """The fields of `Config` with type, default and meaning, one per line."""
     lines = [
-        'fields (-p NAME VALUE); loss, data and regime decide those without a default, a loss may '
-        'change others:'
+        'fields (-p NAME VALUE); those without a default depend on loss, data and regime; a loss '
+        'may have other defaults:'
     ]
     for field in dataclasses.fields(Config):
         kind, *_ = typing.get_args(field.type) or (field.type,)
@@ -334,21 +347,20 @@ def _described() -> str:
         choices = field.metadata.get('choices', ())
         if not all(choice in text for choice in choices):
             text = f'{text} ({", ".join(choices)})'.strip()
-        default = (
-            field.default
-            if field.default not in (None, dataclasses.MISSING)
-            else PROTOCOL.get(field.name, '')
-        )
+        default = field.default
+        if default in (None, dataclasses.MISSING):
+            default = PROTOCOL.get(field.name, '')
         lines.append(f'  {field.name:<20}{kind.__name__:<7}{default!s:<11}{text}'.rstrip())
     return '\n'.join(lines)
 
 
 def _add_train(commands):
-    command = commands.add_parser(
+    command = _add_command(
+        commands,
         'train',
-        help='one run: train, go on, or say what came of it',
-        description=_train.__doc__,
-        epilog=_described(),
+        _train,
+        help='train a run, resume it, or show its result',
+        epilog=_describe_fields(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_fields(command, 'a field of the configuration, as with papermill')
@@ -361,25 +373,24 @@ def _add_train(commands):
         help="fields as YAML, such as 'hparams: {alpha: 0.1}'",
     )
     command.add_argument(
-        '--config', help='a YAML file of fields; -y and -p come on top of it', completes='file'
+        '--config', help='a YAML file of fields; -y and -p override it', completes='file'
     )
     command.add_argument(
         '--like',
         metavar='RUN',
-        help='start from the configuration of a recorded run, its name or key; -p and -y change it',
+        help='the configuration of a recorded run, by its name or key; -p and -y override it',
         completes='run',
     )
     command.add_argument(
         '--nproc',
         type=int,
         default=1,
-        help='processes of this machine that train it together (unset: 1)',
+        help='number of processes on this machine that train it together (default: 1)',
     )
-    command.set_defaults(do=_train)
 
 
 def _train(args):
-    "Train a run; the names are those of nbs/train.ipynb."
+    "Train a run, with the parameters of nbs/train.ipynb."
     from spml_nb.runs.fields import gather_fields
     from spml_nb.runs.folder import open_run
     from spml_nb.training import launch
@@ -394,7 +405,7 @@ def _train(args):
 
 
 def _describe_naming(result, run) -> Iterator[str]:
-    "What the threshold of a finished run names on validation, and what looks wrong with that."
+    "How many labels the threshold of a run names on validation, and warnings about that."
     from spml_nb.data.labels import TRUTHS
     from spml_nb.training.summary import count_names, describe_named, named_on_validation
     from spml_nb.training.thresholds import explain_narrow_naming, explain_overnaming
@@ -405,52 +416,49 @@ def _describe_naming(result, run) -> Iterator[str]:
         threshold = scores['threshold']
         yield f'On validation the threshold {threshold:.4g} names {describe_named(named)}.'
     class_names = run.result()['class_names']
-    if stored['named'] is not None and (
-        too_many := explain_overnaming(
+    if stored['named'] is not None:
+        too_many = explain_overnaming(
             stored['named'], stored['labels'], len(class_names), calibrated
         )
-    ):
-        yield f'On validation {too_many}'
+        if too_many:
+            yield f'On validation {too_many}'
     if scores.get('val_truth', TRUTHS[0]) == TRUTHS[0]:
-        return  # F1 says what names are worth
+        return  # F1 tells more
     photos = count_names(result.logits['val'], class_names, run.threshold())
     if too_few := explain_narrow_naming(photos, len(class_names), calibrated):
         yield f'On validation {too_few}'
 
 
 def _add_runs(commands):
-    command = commands.add_parser(
-        'runs', help='list, filter and remove runs', description=_runs.__doc__
-    )
+    command = _add_command(commands, 'runs', _runs, help='list, filter and remove runs')
     _add_fields(command, 'only runs with this value of a field of the configuration')
     command.add_argument(
         '--state', help='only done, begun, damaged or running ones', completes='state'
     )
     command.add_argument('--name', help='only names of this pattern, with * and ?', completes='run')
-    command.add_argument('--days', type=float, help='only what has not changed for so many days')
+    command.add_argument('--days', type=float, help='only runs unchanged for so many days')
     command.add_argument(
         '--sort',
         metavar='COLUMN',
-        help='numbers from high to low, words from A to Z (unset: the newest first)',
+        help='numbers from high to low, words from A to Z (default: the newest first)',
     )
-    command.add_argument('--csv', action='store_true', help='the whole table, separated by commas')
+    command.add_argument('--csv', action='store_true', help='print all columns as CSV')
     command.add_argument(
         '--leftovers',
         action='store_true',
-        help='instead of runs: what killed processes left, and caches not used for 30 days (or '
-        '--days)',
+        help='list leftovers of killed processes, and caches unused for 30 days (or --days), '
+        'instead of runs',
     )
     command.add_argument(
         '--remove',
         action='store_true',
-        help='remove what is listed; without --yes only say what would go',
+        help='remove what is listed; without --yes only report what would be removed',
     )
     command.add_argument('--yes', action='store_true', help='really remove')
-    command.set_defaults(do=_runs)
 
 
 def _runs(args) -> bool | None:
-    "List the runs, or what killed processes left behind; remove them with --remove --yes."
+    "List runs, or leftovers of killed processes; remove them with --remove --yes."
     from spml_nb.runs.fields import parse_fields
     from spml_nb.tools import cleanup
 
@@ -486,25 +494,22 @@ def _check_runs_options(args):
 
 
 def _print_csv(text: str):
-    """A file of comma-separated text as it is; a person at a terminal sees control characters
-    written out.
-    """
+    "Print text as it is; at a terminal, with control characters escaped."
     print(escape_for_terminal(text) if sys.stdout.isatty() else text, end='')
 
 
 def _add_reproduce(commands):
-    command = commands.add_parser(
-        'reproduce', help='train a finished run again and compare', description=_reproduce.__doc__
+    command = _add_command(
+        commands, 'reproduce', _reproduce, help='train a finished run again and compare'
     )
     command.add_argument(
         'run', help="a finished run's name or folder, or a run of outputs/runs.csv", completes='run'
     )
-    command.add_argument('--device', help='train it there (unset: where the run was trained)')
-    command.set_defaults(do=_reproduce)
+    command.add_argument('--device', help='device to train on (default: that of the run)')
 
 
 def _reproduce(args):
-    "Train the same configuration again, beside the first, and report every difference."
+    "Train the configuration of a run again, and report every difference."
     from spml_nb.tools import reproduce
 
     print_line(reproduce.format_reproduction(reproduce.reproduce(args.run, device=args.device)))
@@ -524,41 +529,39 @@ def _add_per_class(command: _Parser):
     command.add_argument(
         '--per-class',
         action='store_true',
-        help="name each class from a threshold of its own on (unset: the model's one for all)",
+        help='use a threshold for each class (default: one for all)',
     )
 
 
 def _add_predict(commands):
-    command = commands.add_parser(
-        'predict', help='the labels of new images, with probabilities', description=_predict.__doc__
+    command = _add_command(
+        commands, 'predict', _predict, help='the labels of new images, with probabilities'
     )
     command.add_argument('run', help=_MODEL, completes='run')
     command.add_argument('images', nargs='+', help='a folder, or image files', completes='file')
     command.add_argument(
         '--out',
-        help='a new CSV file for the whole table (unset: image and labels are printed)',
+        help='a new CSV file with all probabilities (default: print image and labels)',
         completes='file',
     )
     command.add_argument(
         '--threshold',
         type=float,
         metavar='T',
-        help='the probability from which on a label is named, between 0 and 1 (unset: the '
-        "model's own)",
+        help="name labels from this probability on (0 to 1; default: the model's threshold)",
     )
     command.add_argument(
         '--top',
         type=int,
         metavar='N',
-        help='name the N likeliest labels of each image, whatever their probability',
+        help='name the N likeliest labels of each image, whatever their probabilities',
     )
     _add_per_class(command)
-    command.set_defaults(do=_predict)
 
 
 def _predict(args) -> bool:
-    """Labels and the probability of every class for images that have none. Images that cannot be
-    read are left out and named; the exit status is 1 then.
+    """Predict labels and the probability of every class. Images that cannot be read are skipped
+    and reported, with exit status 1.
     """
     from spml_nb.use import predict
 
@@ -575,7 +578,7 @@ def _predict(args) -> bool:
         skip_unreadable=True,
     )
     if args.top is None:
-        summary = f'{_describe_threshold(table.attrs["threshold"])}\n{_named(table)}'
+        summary = f'{_describe_threshold(table.attrs["threshold"])}\n{_summarise_names(table)}'
     else:
         table = predict.name_likeliest(table, args.top)
         summary = f'named: the {args.top} likeliest labels of each image, the likeliest first'
@@ -584,7 +587,7 @@ def _predict(args) -> bool:
         predict.write_csv(table, args.out)
         print_line(f'{len(table)} images: {args.out}\n{summary}')
     else:
-        print(summary, file=sys.stderr)  # the table alone goes where output is sent to
+        print(summary, file=sys.stderr)  # stdout gets only the table
         _print_csv(predict.as_csv(table[['image', 'labels']]))
     unusable = table.attrs['unusable']
     if unusable:
@@ -595,7 +598,7 @@ def _predict(args) -> bool:
 
 
 def _check_new_csv(file: str):
-    "Before the work, so that none is lost."
+    "Check the name of an output file before the work."
     if os.path.splitext(file)[1].lower() not in ('.csv', ''):
         raise SpmlError(
             f'{file}: predictions are written as comma-separated text. Name a file that ends in '
@@ -614,8 +617,8 @@ def _describe_threshold(threshold: float | dict[str, float]) -> str:
     return f'thresholds, from the lowest: {join_items(words, 12)}, the highest {words[-1]}'
 
 
-def _named(table) -> str:
-    "How many labels are named here, and on validation photos with one label each."
+def _summarise_names(table) -> str:
+    "How many labels are named, here and on validation, and warnings about that."
     from spml_nb.training.summary import describe_named
     from spml_nb.training.thresholds import (
         explain_everywhere,
@@ -623,15 +626,18 @@ def _named(table) -> str:
         explain_overnaming,
     )
 
+    def describe(counts) -> str:
+        return describe_named(
+            {'labels_a_photo': counts.mean(), 'without_label': (counts == 0).mean()}
+        )
+
     count = table.iloc[:, -1].map(lambda labels: labels.count('|') + 1 if labels else 0)
-    here = {'labels_a_photo': count.mean(), 'without_label': (count == 0).mean()}
-    text = f'named: {describe_named(here)}'
+    text = f'named: {describe(count)}'
     per_class = isinstance(table.attrs['threshold'], dict)
     if per_class:
         probabilities = table.iloc[:, 1:-1].to_numpy(float)
         overall = (probabilities >= table.attrs['one_threshold']).sum(1)
-        for_all = {'labels_a_photo': overall.mean(), 'without_label': (overall == 0).mean()}
-        text = f'{text}; from the one threshold for all on: {describe_named(for_all)}'
+        text = f'{text}; from the one threshold for all on: {describe(overall)}'
     if on_validation := table.attrs.get('on_validation'):
         text = f'{text}; on validation {describe_named(on_validation)}'
     classes = table.shape[1] - 2
@@ -646,20 +652,19 @@ def _named(table) -> str:
 
 
 def _add_export(commands):
-    command = commands.add_parser(
-        'export', help='a run as one file, or as a folder with a card', description=_export.__doc__
+    command = _add_command(
+        commands, 'export', _export, help='a run as one file, or as a folder with a card'
     )
     command.add_argument('run', help=_RUN, completes='run')
     command.add_argument(
         'file',
         nargs='?',
-        help="a new file; its suffix says how; with --card a new folder (unset: the run's name)",
+        help="a new file, its suffix is the format; with --card a folder (default: the run's name)",
         completes='file',
     )
     command.add_argument(
         '--card', action='store_true', help='write weights, configuration and card into a folder'
     )
-    command.set_defaults(do=_export)
 
 
 def _export(args):
@@ -670,7 +675,7 @@ def _export(args):
 
     if not (args.file or args.card):
         raise SpmlError(
-            'spml export wants a file, or --card: `spml export RUN model.onnx`, `spml export RUN '
+            'spml export needs a file or --card: `spml export RUN model.onnx`, `spml export RUN '
             '--card`.'
         )
     file = args.file or os.path.basename(os.path.normpath(args.run))
@@ -680,14 +685,11 @@ def _export(args):
 
 
 def _add_report(commands):
-    command = commands.add_parser(
-        'report', help='a run as one page for anybody', description=_report.__doc__
-    )
+    command = _add_command(commands, 'report', _report, help='a run as one page for anybody')
     command.add_argument('run', help=_RUN, completes='run')
     command.add_argument(
-        'file', nargs='?', help="a new HTML file (unset: the run's name.html)", completes='file'
+        'file', nargs='?', help="a new HTML file (default: the run's name.html)", completes='file'
     )
-    command.set_defaults(do=_report)
 
 
 def _report(args):
@@ -700,13 +702,10 @@ def _report(args):
 
 
 def _add_serve(commands):
-    command = commands.add_parser(
-        'serve', help='a model as a small web service', description=_serve.__doc__
-    )
+    command = _add_command(commands, 'serve', _serve, help='a model as a small web service')
     command.add_argument('run', help=_MODEL, completes='run')
     command.add_argument('--host', default='localhost', help='address to listen at (%(default)s)')
     command.add_argument('--port', type=int, default=8000, help='port (%(default)s)')
-    command.set_defaults(do=_serve)
 
 
 def _serve(args):
@@ -721,7 +720,7 @@ def _serve(args):
 
 
 def _import_server(module: str):
-    "A module of `use` that needs the packages of a small server."
+    "Import a module of `use` that needs the extra `serve`."
     try:
         importlib.import_module('uvicorn')
         return importlib.import_module(f'spml_nb.use.{module}')
@@ -748,17 +747,17 @@ def _run_server(app, host: str, port: int):
 
 
 def _add_review(commands):
-    command = commands.add_parser(
+    command = _add_command(
+        commands,
         'review',
+        _review,
         help='click through labels that are probably missing or wrong',
-        description=_review.__doc__,
     )
     command.add_argument('folder', help='a folder with images/ and labels.csv', completes='file')
     command.add_argument(
         'run', help=f'{_RUN}: two networks like it say what is doubtful', completes='run'
     )
     command.add_argument('--port', type=int, default=8001, help='port (%(default)s)')
-    command.set_defaults(do=_review)
 
 
 def _review(args):
@@ -779,16 +778,17 @@ def _review(args):
 
 
 def _add_evaluate(commands):
-    command = commands.add_parser(
+    command = _add_command(
+        commands,
         'evaluate',
-        help='how well a model names labels that are known',
-        description=_evaluate.__doc__,
+        _evaluate,
+        help='score a model on photos with known labels',
     )
     command.add_argument('run', help=_MODEL, completes='run')
     command.add_argument(
         'other',
         nargs='?',
-        help='another model, to be compared with the first on the same photos (unset: none)',
+        help='another model, to be compared with the first on the same photos (default: none)',
         completes='run',
     )
     command.add_argument(
@@ -796,18 +796,17 @@ def _add_evaluate(commands):
     )
     command.add_argument(
         '--part',
-        help='train, val, test, or all photos whatever the column `split` says (unset: test '
+        help='train, val, test, or all photos whatever the column `split` says (default: test '
         'for the data that the model was trained on, for a named set, and for a folder '
         'with a column `split`; else all)',
     )
     command.add_argument(
         '--within',
         metavar='POINTS',
-        help='also say how many photos have to be labelled in full to know micro-F1 within so many '
-        'points, such as 5 for ± 5',
+        help='also report how many fully labelled photos give micro-F1 within so many points, such '
+        'as 5 for ± 5',
     )
     _add_per_class(command)
-    command.set_defaults(do=_evaluate)
 
 
 def _evaluate(args):
@@ -833,10 +832,11 @@ def _evaluate(args):
 
 
 def _add_calibrate(commands):
-    command = commands.add_parser(
+    command = _add_command(
+        commands,
         'calibrate',
-        help='the threshold of a run, from a few photos that are labelled in full',
-        description=_calibrate.__doc__,
+        _calibrate,
+        help='set the threshold of a run by a few photos that are labelled in full',
         epilog='How many photos, which, and where they go: nbs/tutorials/label_photos.ipynb',
     )
     command.add_argument('run', help=_RUN, completes='run')
@@ -845,18 +845,18 @@ def _add_calibrate(commands):
         '--recall',
         type=float,
         metavar='R',
-        help='choose what names this share of the known labels, such as 0.9; photos need not be '
-        'labelled in full then (unset: the best F1)',
+        help='choose the threshold that names this fraction of the known labels, such as 0.9; '
+        'photos need not be labelled in full then (default: the best F1)',
     )
-    command.set_defaults(do=_calibrate)
 
 
 def _calibrate(args):
     """Set the threshold of a finished run to the one with the best F1 on fully labelled photos, or
-    with a recall, and say what that gains over the threshold of the training, and whether one for
-    each class is better. It is kept with the run, and predict, evaluate and export use it, unless
-    it gains nothing. Where a column `split` marks photos as val, these alone choose, and those
-    marked test remain for `spml evaluate`: scores of photos that chose are too good.
+    with a given recall, and report what that gains over the threshold from training, and whether a
+    threshold for each class is better. Unless it gains nothing, it is stored with the run, and
+    predict, evaluate and export use it. If a column `split` marks photos as val, only these choose
+    the threshold, and those marked test remain for `spml evaluate`: scores on photos that chose it
+    are too good.
     """
     from spml_nb.runs.folder import CALIBRATION, open_run
     from spml_nb.use import calibrate
@@ -866,7 +866,7 @@ def _calibrate(args):
     folder = open_run(args.run).folder
     if calibration.taken:
         print_line(f'to go back: remove {folder / CALIBRATION}')
-    page = os.path.abspath(f'{folder.name}.html')  # where `spml report` writes by itself
+    page = os.path.abspath(f'{folder.name}.html')  # the default file of `spml report`
     if os.path.isfile(page):
         command = f'rm {shlex.quote(page)} && spml report {shlex.quote(args.run)}'
         print_line(f'{page} may have another threshold. To write it anew: {command}')
@@ -876,18 +876,18 @@ def _calibrate(args):
 
 
 def _add_presets(commands):
-    command = commands.add_parser(
+    command = _add_command(
+        commands,
         'presets',
+        _presets,
         help="the papers' hyper-parameters, each with its source",
-        description=_presets.__doc__,
     )
     command.add_argument(
-        '--paper', help='hml, em_apl, opml, lac or two_way (unset: all)', completes='paper'
+        '--paper', help='hml, em_apl, opml, lac or two_way (default: all)', completes='paper'
     )
     command.add_argument(
-        '--loss', help="one of the paper's losses (unset: its own)", completes='loss'
+        '--loss', help="one of the paper's losses (default: its own)", completes='loss'
     )
-    command.set_defaults(do=_presets)
 
 
 def _presets(args):
@@ -905,38 +905,39 @@ def _presets(args):
 
 
 def _add_launch(command: _Parser):
-    command.add_argument('--jobs', type=int, default=1, help='runs at a time (unset: 1)')
+    command.add_argument('--jobs', type=int, default=1, help='runs at a time (default: 1)')
     command.add_argument(
         '--engine',
         default='local',
-        help='local: processes of this machine; ray: a cluster (unset: local)',
+        help='local: processes of this machine; ray: a cluster (default: local)',
         completes='engine',
     )
     command.add_argument(
-        '--address', help='of the Ray cluster, such as auto (unset: Ray on this machine alone)'
+        '--address', help='of the Ray cluster, such as auto (default: Ray on this machine alone)'
     )
     command.add_argument(
         '--dry-run',
         action='store_true',
-        help='only say how many runs are missing, how long they will take, and how much disk',
+        help='only report how many runs are missing, and the time and disk that they need',
     )
     command.add_argument(
         '--measure',
         action='store_true',
-        help='with --dry-run: first time a few steps of each kind of run on this device, for about '
-        'two minutes, where no finished run says how long others take',
+        help='with --dry-run: first time a few steps of each kind of run that no finished run is '
+        'similar to, for about two minutes',
     )
 
 
-def _launched(args) -> dict:
+def _launch_options(args) -> dict:
     return {name: getattr(args, name) for name in ('jobs', 'engine', 'address', 'dry_run')}
 
 
 def _add_sweep(commands):
-    command = commands.add_parser(
+    command = _add_command(
+        commands,
         'sweep',
-        help="run what a paper's tables or figures, or the board of all methods, still need",
-        description=_sweep.__doc__,
+        _sweep,
+        help="train the missing runs of a paper's tables or figures, or of all methods",
     )
     command.add_argument(
         'paper',
@@ -952,16 +953,15 @@ def _add_sweep(commands):
         'trained, on a GPU',
         completes='swept',
     )
-    command.add_argument('--table', help='one table of it, such as 2 or IV (unset: all)')
+    command.add_argument('--table', help='one table of it, such as 2 or IV (default: all)')
     command.add_argument(
         '--figure',
-        help='one figure of it, such as 3, instead of its tables; its arrays are collected in the '
-        'end',
+        help='one figure of it, such as 3, instead of its tables; collects its arrays at the end',
     )
     command.add_argument(
         '--suite',
         help="paper: the papers' own data sets; photos: sets of photos that stand for them, a "
-        'head on frozen features (unset: photos). The board of methods also has photos_finetune '
+        'head on frozen features (default: photos). The board of methods also has photos_finetune '
         'and mini',
         completes='suite',
     )
@@ -970,14 +970,14 @@ def _add_sweep(commands):
         nargs='+',
         default=(),
         metavar='NAME',
-        help="of all but papers: some of the suite's data sets (unset: all)",
+        help="not for papers: some of the suite's data sets (default: all)",
     )
     command.add_argument(
         '--loss',
         nargs='+',
         default=(),
         metavar='NAME',
-        help='of methods: some of them (unset: all)',
+        help='for methods: some of them (default: all)',
         completes='loss',
     )
     command.add_argument(
@@ -985,35 +985,34 @@ def _add_sweep(commands):
         type=int,
         nargs='+',
         metavar='S',
-        help="of observed labels and training (unset: the suite's number from 0; a figure takes "
-        'its own)',
+        help="seeds of observed labels and training (default: those of the suite; a figure has its "
+        'own)',
     )
     _add_launch(command)
     command.add_argument(
         '--pack',
         metavar='FOLDER',
-        help='train nothing, but write into a new folder all that another machine needs for it: '
-        'code, photos, weights, and run.sh, which installs and fetches nothing',
+        help='instead of training, write all that another machine needs for it into a new folder: '
+        'code, photos, weights, and run.sh, which needs no internet',
         completes='file',
     )
     command.add_argument(
         '--unpack',
         metavar='FILE',
-        help='instead of a sweep: add the results that run.sh has written to your runs',
+        help='instead of a sweep: add the results of run.sh to your runs',
         completes='file',
     )
     command.add_argument(
         '--slice',
         nargs=2,
         metavar=('MINUTES', 'FILE'),
-        help='what run.sh gives: train for so long, then write what is done into FILE for --unpack',
+        help='used by run.sh: train for so long, then write finished runs into FILE for --unpack',
     )
-    command.set_defaults(do=_sweep)
 
 
 def _sweep(args) -> bool | None:
-    """Search on validation, then train the choice with fresh seeds; finished runs are never run
-    again. With --pack it is trained on another machine, such as one with a GPU and no internet.
+    """Search on validation, then train the best settings with fresh seeds; finished runs are
+    skipped. --pack prepares training on another machine, such as one with a GPU and no internet.
     """
     if args.pack or args.unpack or args.slice:
         return _travel(args)
@@ -1028,7 +1027,7 @@ def _sweep(args) -> bool | None:
 
 
 def _train_sweep(args, **options):
-    "Train what a sweep still needs; options and table are those of `sweeps.run_stages`."
+    "Train the missing runs of a sweep. Options and result are those of `sweeps.run_stages`."
     from spml_nb.replication import study
     from spml_nb.sweeps import boards
 
@@ -1047,17 +1046,17 @@ def _train_sweep(args, **options):
 
 
 def _with_measure(args, launch: Callable):
-    "Launch runs, with `--measure` after steps of those that no record knows were timed."
+    "Launch runs; with `--measure`, first time a few steps of those whose length is unknown."
     from spml_nb.sweeps import estimate
 
-    options = _launched(args)
+    options = _launch_options(args)
     if args.measure and not args.dry_run:
         raise SpmlError('--measure goes with --dry-run: `spml sweep hml --dry-run --measure`.')
     if args.measure:
         plan = launch(tell=lambda line: None, **options)
-        estimate.measure_paces(plan.config[_unknown_length(plan)], print_line)
+        estimate.measure_paces(plan.config[_is_length_unknown(plan)], print_line)
     done = launch(tell=print_line, **options)
-    if args.dry_run and (count := _unknown_length(done).sum()):
+    if args.dry_run and (count := _is_length_unknown(done).sum()):
         words = [word for word in args.words if word != '--measure']
         print_line(
             f'How long {count} of these runs take is not known: nothing like them was run or timed '
@@ -1067,13 +1066,12 @@ def _with_measure(args, launch: Callable):
     return done
 
 
-def _unknown_length(plan):
-    "Which rows of a dry run have no expected length."
+def _is_length_unknown(plan):
     return plan.expected.isna() & (plan.state != 'done')
 
 
 def _travel(args) -> bool | None:
-    "Pack a sweep, train some minutes of it, or unpack what came of it."
+    "Pack a sweep, train it for some minutes, or unpack its results."
     from spml_nb.sweeps import packing
 
     if args.dry_run or args.engine != 'local' or args.address:
@@ -1105,7 +1103,7 @@ def _parse_minutes(text: str) -> float:
 
 
 def _name_sweep(args) -> list[str]:
-    "The words of a command that name a sweep, without how it is launched."
+    "The arguments that name a sweep, without options of the launch."
     words = [args.paper] if args.paper else []
     for option in ('table', 'figure', 'suite', 'dataset', 'loss', 'seeds'):
         value = getattr(args, option)
@@ -1116,7 +1114,7 @@ def _name_sweep(args) -> list[str]:
 
 
 def _plan_sweep(words: list[str]) -> list:
-    "What a sweep trains, a `sweeps.queue.Plan` for each of its steps."
+    "A `sweeps.queue.Plan` for each step of a sweep."
     args = parser().parse_args(['sweep', *words])
     _check_sweep(args)
     if args.figure or args.paper in ('observed_choice', 'thresholds', 'ensembles'):
@@ -1131,7 +1129,7 @@ def _plan_sweep(words: list[str]) -> list:
 
 
 def _check_sweep(args):
-    "Refuse options that another one excludes, or that the paper or board does not have."
+    "Refuse options that exclude each other, or that the sweep does not have."
     from spml_nb.replication import study
     from spml_nb.sweeps import presets
 
@@ -1140,21 +1138,21 @@ def _check_sweep(args):
         raise SpmlError('--figure goes without --table and --seeds: `spml sweep hml --figure 3`.')
     if args.loss and args.paper != 'methods':
         raise SpmlError('--loss goes with methods alone: `spml sweep methods --loss em hml`.')
-    boards = ('methods', *study.EXPERIMENTS)
-    if args.paper in boards:
-        wrong = args.table or args.figure or args.seeds
+    not_papers = ('methods', *study.EXPERIMENTS)
+    if args.paper in not_papers:
+        is_wrong = args.table or args.figure or args.seeds
     else:
-        wrong = args.dataset
-    if wrong or (args.suite and args.paper in study.EXPERIMENTS):
+        is_wrong = args.dataset
+    if is_wrong or (args.suite and args.paper in study.EXPERIMENTS):
         raise SpmlError(
-            f"--dataset goes with {', '.join(boards)}, --table, --figure and --seeds with a paper, "
-            '--suite with a paper or methods: `spml sweep methods --dataset voc12_animals`.'
+            f"--dataset goes with {', '.join(not_papers)}, --table, --figure and --seeds with a "
+            'paper, --suite with a paper or methods: `spml sweep methods --dataset voc12_animals`.'
         )
 
 
 def _add_compare(commands):
-    command = commands.add_parser(
-        'compare', help='which method to take on photos of your own', description=_compare.__doc__
+    command = _add_command(
+        commands, 'compare', _compare, help='which method to take on photos of your own'
     )
     command.add_argument('folder', help='a folder with images/ and labels.csv', completes='file')
     command.add_argument(
@@ -1162,49 +1160,49 @@ def _add_compare(commands):
         nargs='*',
         default=[],
         metavar='LOSS',
-        help='what to compare (unset: every method), such as an em hml: unknown labels taken for '
-        'absent, left open, or taken for absent with a margin for those that are not',
+        help='methods to compare (default: all), such as an em hml: unknown labels as negative, as '
+        'uncertain, or as negative with a margin for false negatives',
         completes='loss',
     )
     command.add_argument(
-        '--seeds', type=int, default=3, help='final runs of each method (unset: 3)'
+        '--seeds', type=int, default=3, help='final runs of each method (default: 3)'
     )
     command.add_argument(
-        '--labels', default='full', help='what is observed (unset: full, all that the table knows)'
+        '--labels',
+        default='full',
+        help='what is observed (default: full, all that the table knows)',
     )
     command.add_argument(
         '--min-positives',
         type=int,
         default=0,
-        help='leave out classes with fewer positives (unset: 0), as -p min_positives does with '
+        help='leave out classes with fewer positives (default: 0), as -p min_positives does with '
         '`spml train`',
     )
     command.add_argument(
         '--exclude',
         default='',
         metavar='NAMES',
-        help="leave out these classes, such as 'stop sign, bear' (unset: none)",
+        help="leave out these classes, such as 'stop sign, bear' (default: none)",
     )
     command.add_argument(
         '--side',
         default='',
-        help='a .csv or .npz with what is known of each photo besides labels (unset: none)',
+        help='a .csv or .npz with side information about each photo (default: none)',
         completes='file',
     )
     command.add_argument(
         '--suite',
         default='photos',
-        help='whose recipe is taken: photos, a head on frozen features; photos_finetune (unset: '
-        'photos)',
+        help='photos: heads on frozen features; photos_finetune: whole networks (default: photos)',
         completes='taken',
     )
     _add_launch(command)
-    command.set_defaults(do=_compare)
 
 
 def _compare(args) -> bool | None:
-    """Give each method the same search on a folder of photos, train its choice with fresh seeds,
-    and say what to take and how sure that is. It may be stopped and given again at any time.
+    """Give each method the same search on a folder of photos, train its best settings with fresh
+    seeds, and recommend one, with its uncertainty. It may be stopped and resumed at any time.
     """
     from spml_nb.use import comparison
 
@@ -1226,12 +1224,12 @@ def _compare(args) -> bool | None:
 
 
 def _add_tables(commands):
-    command = commands.add_parser(
+    _add_command(
+        commands,
         'tables',
+        _tables,
         help='rebuild the tables, figures, claims and pages in outputs/ from outputs/runs.csv',
-        description=_tables.__doc__,
     )
-    command.set_defaults(do=_tables)
 
 
 def _tables(args):
@@ -1247,15 +1245,15 @@ def _tables(args):
 
 
 def _add_doctor(commands):
-    command = commands.add_parser(
+    command = _add_command(
+        commands,
         'doctor',
+        _doctor,
         help='check environment, GPU, disk, data and versions',
-        description=_doctor.__doc__,
     )
     command.add_argument(
-        '--quick', action='store_true', help='only what can be said without loading torch'
+        '--quick', action='store_true', help='only checks that do not import torch'
     )
-    command.set_defaults(do=_doctor)
 
 
 def _doctor(args) -> bool:
@@ -1271,10 +1269,10 @@ def _doctor(args) -> bool:
 
 
 def completions() -> dict[str, str]:
-    """What completes an argument.
+    """Shell completion of arguments.
 
     Returns:
-        {kind: the body of a bash function that prints the words which begin with $1}.
+        {kind of argument: body of a bash function that prints the words starting with $1}.
     """
     from spml_nb import data, methods
     from spml_nb.data.official import registry
@@ -1309,12 +1307,12 @@ def completions() -> dict[str, str]:
 
 
 def _compgen(words) -> str:
-    "Bash expands each word once more, so each has quotes of its own."
+    "A bash command that completes words. Bash expands each again, so each is quoted twice."
     return f'compgen -W {shlex.quote(shlex.join(words))} -- "$1"'
 
 
 class _PrintCompletion(argparse.Action):
-    "Print the script of a shell and end."
+    "Print the completion script of a shell, and exit."
 
     def __call__(self, command, namespace, shell, option=None):
         import shtab
@@ -1322,12 +1320,12 @@ class _PrintCompletion(argparse.Action):
         bodies = completions().items()
         preamble = ''.join(f'_spml_{kind}() {{ {body}; }}\n' for kind, body in bodies)
         script = shtab.complete(command, shell, preamble={shell: preamble})
-        print(script, flush=True)  # a reader may have gone
+        print(script, flush=True)  # raises BrokenPipeError here, not at exit
         command.exit()
 
 
 class _PrintVersion(argparse.Action):
-    "Print the version, with the commit where it is known, and end."
+    "Print the version, with the commit if it is known, and exit."
 
     def __call__(self, command, *given):
         commit = find_commit()
@@ -1336,10 +1334,8 @@ class _PrintVersion(argparse.Action):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command.
-
-    Returns:
-        A parser whose results have `do`, the function that does the work.
+    """The parser of `spml`. Parsed arguments have `do`, the function of the command, to be called
+    with them.
     """
     spml = _Parser(
         'spml', description='Multi-label image classification from single positive labels.'
@@ -1376,18 +1372,10 @@ def parser() -> argparse.ArgumentParser:
     _add_compare(commands)
     _add_tables(commands)
     _add_doctor(commands)
-    for command in commands.choices.values():
-        command.set_defaults(parser=command)
     return spml
 
 
-RESUMABLE_COMMANDS = (
-    'data',
-    'train',
-    'review',
-    'sweep',
-    'compare',
-)  # what goes on where it stopped
+_RESUMABLE_COMMANDS = ('data', 'train', 'review', 'sweep', 'compare')
 
 
 @short_warnings()
@@ -1395,11 +1383,11 @@ def main(argv: list[str] | None = None) -> int:
     """Run `spml`.
 
     Args:
-        argv: words after the command; unset: the process's.
+        argv: arguments; unset: those of the process.
 
     Returns:
-        Exit status: 0; 1 as the command says; 2 for bad input; 130 after Ctrl-C; 141 where nobody
-        reads the output.
+        Exit status: 0; 1 as documented in the command's help; 2 for an error; 130 after Ctrl-C; 141
+        if the reader of the output has gone.
     """
     _prepare_streams()
     args = None
@@ -1411,7 +1399,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return int(bool(failed))
     except KeyboardInterrupt:
-        resumed = args is not None and args.command in RESUMABLE_COMMANDS
+        resumed = args is not None and args.command in _RESUMABLE_COMMANDS
         remark = '; the same command goes on from here' if resumed else ''
         print(f'stopped{remark}', file=sys.stderr)
         return 130
@@ -1424,7 +1412,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _explain(error: SpmlError | OSError | ModuleNotFoundError) -> SpmlError:
-    "An error that a person can do something about; any other is raised again."
+    "The error with a remedy; one without a remedy is raised again."
     if isinstance(error, SpmlError):
         return error
     if isinstance(error, ModuleNotFoundError):
@@ -1436,21 +1424,21 @@ def _explain(error: SpmlError | OSError | ModuleNotFoundError) -> SpmlError:
         raise error
     if isinstance(error, PermissionError):
         return SpmlError(
-            f'{error.filename} may not be read or written ({error.strerror}). Give yourself the '
-            'right to, or name another place.'
+            f'{error.filename} cannot be read or written ({error.strerror}). Change its '
+            'permissions, or name another path.'
         )
     if error.errno == errno.ENOSPC:
         _drop_output()
         return SpmlError(
-            'what this command prints could not be written: the disk is full. '
-            'Free space there, or let it print elsewhere.'
+            'the output of this command could not be written: the disk is full. Free space there, '
+            'or redirect it elsewhere.'
         )
     raise error
 
 
 def _prepare_streams():
-    """What a shell has closed (`>&-`) is thrown away; the next file to be opened would otherwise
-    take its place. Names that are not UTF-8 are printed as they are.
+    """Replace closed streams (`>&-`) by the null device, as otherwise the next file to be opened
+    would take their place. Print names that are not UTF-8 byte for byte.
     """
     for name in ('stdin', 'stdout', 'stderr'):
         if getattr(sys, name) is None:
@@ -1461,6 +1449,6 @@ def _prepare_streams():
 
 
 def _drop_output():
-    "What Python still holds would fail again when it ends."
+    "Send buffered output to the null device, as flushing it at exit would fail again."
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

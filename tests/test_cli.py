@@ -645,7 +645,7 @@ def test_like_finds_a_run_of_this_machine_and_one_that_only_the_record_has(capsy
     assert [science_key(resolve(config)) for config in seen] == [key] * 3
     assert (
         main(['train', '--like', key[:-3] + 'xyz']) == 2
-        and f'Near it: {key}' in capsys.readouterr().err
+        and f'Similar: {key}' in capsys.readouterr().err
     )
 
 
@@ -1141,7 +1141,7 @@ def test_output_to_a_full_disk_is_told():
     assert (
         done.returncode == 2
         and done.stderr.startswith(
-            'error: what this command prints could not be written: the disk is full'
+            'error: the output of this command could not be written: the disk is full'
         )
         and done.stderr.count('\n') == 1
     )
@@ -1245,7 +1245,7 @@ def test_what_may_not_be_read_is_one_error(monkeypatch, capsys):
     monkeypatch.setattr(cleanup, 'list_runs', barred)
     assert (
         main(['runs']) == 2
-        and 'error: there may not be read or written (Permission denied)' in capsys.readouterr().err
+        and 'error: there cannot be read or written (Permission denied)' in capsys.readouterr().err
     )
 
 

@@ -28,7 +28,7 @@ def test_a_compiled_run_is_the_run(photo_folder):
 def test_without_a_compiler_the_error_says_so(photo_folder, monkeypatch):
     monkeypatch.setattr(shutil, 'which', lambda name: None)
     with pytest.raises(
-        SpmlError, match=r'needs a C\+\+ compiler on a CPU, and there is none. Install g\+\+'
+        SpmlError, match=r'needs a C\+\+ compiler on a CPU, and none is installed. Install g\+\+'
     ):
         training.train(config(photo_folder, 'em', compile=True))
 

@@ -514,7 +514,7 @@ def test_any_damage_to_the_header_of_a_cache_is_noticed(config, whole, cache, dr
         if kind == 'images':
             return images._opened(file, (60, 40, 40, 3))
         return (
-            sources._opened(file, 60)
+            sources._open_features(file, 60)
             if kind == 'features'
             else images._opened_whole(file, 60).pixels
         )

@@ -1,6 +1,6 @@
 """A run is a configuration and the folder it is trained in; the record is the table of all runs."""
 
-# None of this loads torch.
+# Importing it does not import torch.
 
 from spml_nb.base import lazily
 

@@ -1,4 +1,6 @@
-"""Everything that decides a run, checked, completed and named by a hash."""
+"""The configuration of a run: its fields, their validation and defaults, and the hash that names
+the run.
+"""
 
 import dataclasses
 import hashlib
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 T = typing.TypeVar('T')
 
-HEADS = ('linear', 'cosine', 'labelwise')  # for any loss; that of maps predicts as the linear one
+HEADS = ('linear', 'cosine', 'labelwise')  # for any loss; class maps are for losses that need them
 
 # {name: {role of a method's view: view of spml_nb.data.views}}
 VIEW_SETS = {
@@ -31,13 +33,13 @@ VIEW_SETS = {
     'flip_bare': {'plain': 'plain', 'weak': 'flip', 'strong': 'strong_bare'},
     # the same, LAC's strong view step by step as in its code
     'flip_code': {'plain': 'plain', 'weak': 'flip', 'strong': 'strong_code'},
-    # what means something else in the mirror, such as spectrograms, writing and road signs
+    # for images that must not be mirrored, such as spectrograms, writing and road signs
     'unmirrored': {'plain': 'plain', 'weak': 'plain', 'strong': 'strong_unmirrored'},
     # drawn digits, which must not be mirrored
     'shift': {'plain': 'plain', 'weak': 'shift', 'strong': 'strong_shift'},
     # drawn digits whose hue is a label
     'shift_hue': {'plain': 'plain', 'weak': 'shift', 'strong': 'strong_shift_hue'},
-    # photos in their own proportions, cropped: Two-way
+    # crops of photos in their own proportions, as in Two-way
     'crop': {'plain': 'centre', 'weak': 'crop'},
 }
 
@@ -51,12 +53,12 @@ def config_field(
     at_least: float | None = None,
     below: float | None = None,
 ) -> Any:
-    """A field of `Config` whose metadata are the other arguments.
+    """A field of `Config`, with its help and its limits as metadata.
 
     Args:
-        default: None where loss, data or regime decide.
-        meaning: the help that `spml train --help` shows.
-        choices: the only values allowed.
+        default: None if it depends on loss, data or regime.
+        meaning: for `spml train --help`.
+        choices: the allowed values.
         above, at_least, below: limits of a number.
     """
     limits = {'above': above, 'at_least': at_least, 'below': below}
@@ -70,20 +72,19 @@ def config_field(
     field_specifiers=(config_field, dataclasses.field),
 )
 def _configuration(cls: type[T]) -> type[T]:
-    """A frozen dataclass; checkers and editors see each field as a keyword argument."""
+    """Make a frozen dataclass, whose fields type checkers see as keyword arguments."""
     return dataclass(frozen=True, init=False, eq=False)(cls)
 
 
 @_configuration
 class Config:
-    """Everything that decides a run. Every field is a keyword argument; numeric strings are
-    accepted for numbers.
+    """All settings of a run, as keyword arguments. Numbers may be strings, such as '1e-4'.
 
-    Two are equal if their JSON is: 1 and 1.0 as a hyper-parameter are two configurations, since
-    they name two runs.
+    Two configurations are equal if their JSON is, as that names the run: the hyper-parameters 1 and
+    1.0 differ.
 
     Raises:
-        SpmlError: for an unknown field, a value of the wrong kind, or one that is not allowed.
+        SpmlError: for an unknown field, or a value of the wrong type or out of range.
 
     Source: the protocol of Cole et al. (2021), unless a field says otherwise.
     """
@@ -93,7 +94,7 @@ class Config:
         default='mini_voc', meaning='a name, or a folder with images/ and labels.csv'
     )
     root: str | None = config_field(
-        default=None, meaning='where named data sets live, unset: the setting `data`'
+        default=None, meaning='folder of named data sets, unset: the setting `data`'
     )
     min_positives: int = config_field(
         default=0, meaning='leave out classes with fewer positives', at_least=0
@@ -105,15 +106,15 @@ class Config:
         'else single',
     )
     label_seed: int = config_field(
-        default=1200, meaning='of the draw of observed labels', at_least=0, below=2**32
+        default=1200, meaning='for drawing observed labels', at_least=0, below=2**32
     )
     train_images: int = config_field(
         default=0,
-        meaning='so many of the training images, drawn by label_seed; 0: all of them',
+        meaning='number of training images, drawn by label_seed; 0: all',
         at_least=0,
     )
     seed: int = config_field(
-        default=0, meaning='of initialisation, order and augmentation', at_least=0, below=2**32
+        default=0, meaning='for initialisation, order and augmentation', at_least=0, below=2**32
     )
     regime: str = config_field(
         default='finetune',
@@ -137,18 +138,18 @@ class Config:
     )
     epochs: int | None = config_field(
         default=None,
-        meaning='of each stage at most, unset: 15, 60 on frozen features, 120 for mini',
+        meaning='maximum per stage, unset: 15, 60 on frozen features, 120 for mini',
         above=0,
     )
-    batch_size: int | None = config_field(default=None, meaning='images in a step', above=0)
+    batch_size: int | None = config_field(default=None, meaning='images per step', above=0)
     lr: float | None = config_field(
         default=None, meaning='of the backbone, and of the head on frozen features', above=0
     )
     head_lr_multiplier: float | None = config_field(
-        default=None, meaning='head against backbone, end to end', above=0
+        default=None, meaning='lr of the head over that of the backbone, end to end', above=0
     )
     linear_epochs: int | None = config_field(
-        default=None, meaning="of linear_init's first stage at most", above=0
+        default=None, meaning="maximum of linear_init's first stage", above=0
     )
     linear_lr: float | None = config_field(
         default=None, meaning="of linear_init's first stage", above=0
@@ -164,28 +165,28 @@ class Config:
     )
     ema: float | None = config_field(
         default=None,
-        meaning='highest decay of the averaged weights; 0: no averaging',
+        meaning='maximum decay of averaged weights; 0: no averaging',
         at_least=0,
         below=1,
     )
     selection: str = config_field(
         default='val_clean',
-        meaning='best epoch by fully labelled validation, by observed labels, or the last',
+        meaning='of the epoch: best by fully labelled validation, by observed labels, or the last',
         choices=('val_clean', 'val_observed', 'last'),
     )
     patience: int | None = config_field(
         default=None,
-        meaning='end a stage after so many epochs without a better score; 0: never',
+        meaning='early stopping: epochs of a stage without a better score; 0: never',
         at_least=0,
     )
     stop_below: float | None = config_field(
         default=None,
-        meaning='stop when validation falls this many mAP under its best; 0: never',
+        meaning='early stopping: points of validation mAP below the best; 0: never',
         at_least=0,
     )
     cached_views: int = config_field(
         default=4,
-        meaning='draws of each augmented view kept for an image on frozen features',
+        meaning='draws of each augmented view of an image, on frozen features',
         above=0,
     )
     precision: str = config_field(
@@ -196,11 +197,11 @@ class Config:
     device: str | None = config_field(default=None, meaning='unset: the setting `device`')
     frozen_stages: int = config_field(
         default=0,
-        meaning='leading stages of the backbone that stay as they are; the first is the stem',
+        meaning='number of leading stages of the backbone to freeze; the first is the stem',
         at_least=0,
     )
     freeze_batchnorm: bool = config_field(
-        default=False, meaning="keep the backbone's batch norms as they are"
+        default=False, meaning="freeze the backbone's batch norms"
     )
     normalise: bool = config_field(
         default=True, meaning="subtract the backbone's mean and divide by its std"
@@ -215,31 +216,31 @@ class Config:
     )
     hold_out: bool = config_field(
         default=True,
-        meaning='False: train on the validation images too, which leaves only selection: last',
+        meaning='False: also train on the validation images, which needs selection: last',
     )
     trained_validation: str = config_field(
         default='',
-        meaning='half of the validation images, drawn by label_seed, are trained on with all their '
-        'labels, beside the training images or alone; the other half chooses',
+        meaning='train on half of the validation images, drawn by label_seed, with all their '
+        'labels: beside the training images, or alone; the other half validates',
         choices=('', 'beside', 'alone'),
     )
     map_definition: str | None = config_field(
         default=None,
-        meaning='a class without positives: cole: 0; two_way: left out (a folder)',
+        meaning='AP of a class without positives: cole: 0; two_way: left out (default for folders)',
         choices=('cole', 'two_way'),
     )
     embedding_dim: int | None = config_field(
         default=None,
-        meaning='width of a label-wise head, unset: from that of the backbone, at most 2048',
+        meaning='width of a label-wise head, unset: that of the backbone, at most 2048',
         above=0,
     )
     side: str = config_field(
         default='',
-        meaning='a file with what a method needs beyond labels, see spml_nb/data/side.py',
+        meaning='file of side information for a method, see spml_nb/data/side.py',
     )
     hparams: dict = dataclasses.field(
         default_factory=dict,
-        metadata={'meaning': "the method's own; unset ones at the paper's value"},
+        metadata={'meaning': "of the method; unset: the paper's values"},
     )
 
     if not TYPE_CHECKING:
@@ -273,7 +274,7 @@ class Config:
             )
 
     def changed(self, **values: Any) -> 'Config':
-        """As from `dataclasses.replace`, but quick: only the new values are checked."""
+        """A faster `dataclasses.replace`, which checks only the new values."""
         config = object.__new__(Config)
         vars(config).update(vars(self))
         config._set(values)
@@ -299,18 +300,14 @@ def _fields() -> dict[str, dataclasses.Field[Any]]:
 
 @cache
 def _kind(name: str) -> tuple[Any, bool]:
-    """The type of a field, and whether the field may be unset."""
+    """The type of a field, and whether it may be None."""
     hint: Any = _fields()[name].type
     kind, *none = typing.get_args(hint) or (hint,)
     return kind, bool(none)
 
 
 def _checked(field: dataclasses.Field[Any], value: Any) -> Any:
-    """A value for a field, in the field's type.
-
-    Raises:
-        SpmlError: for a value that the field does not take.
-    """
+    "Convert a value to the type of a field, and check its limits."
     if value is field.default:
         return value
     value = _converted(field.name, value)
@@ -329,8 +326,8 @@ def _checked(field: dataclasses.Field[Any], value: Any) -> Any:
 
 
 def _converted(name: str, value: Any) -> Any:
-    kind, may_be_unset = _kind(name)
-    if value is None and may_be_unset:
+    kind, is_optional = _kind(name)
+    if value is None and is_optional:
         return None
     if isinstance(value, str) and '\0' in value:
         raise SpmlError(f'parameter {name!r} must be without NUL characters, not {value!r}.')
@@ -344,14 +341,16 @@ def _converted(name: str, value: Any) -> Any:
         return require_kind(class_names(value), tuple, "parameter 'exclude'")
     is_number = kind in (int, float)
     if type(value) is kind and (not is_number or abs(value) < 1e300):  # pyright: ignore[reportArgumentType]
-        return value  # quick; NaN, infinity and whole numbers of any length go to require_kind
+        return value  # for speed; require_kind checks NaN, infinity and huge integers
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     return require_kind(value, kind, f'parameter {name!r}')
 
 
 def class_names(value: object) -> object:
-    """Names from a text such as 'skin, hair', or from a list, in which YAML may have put 2019."""
+    """A list of names from a text such as 'skin, hair', or from a list, which in YAML may hold
+    integers such as 2019.
+    """
     if isinstance(value, str):
         return [name.strip() for name in value.split(',') if name.strip()]
     if isinstance(value, list | tuple):
@@ -379,15 +378,15 @@ PROTOCOL = {
     'stop_below': 0.0,
 }
 
-# How long a stage may take. Validation decides within that, where Cole et al. train for a fixed 25
-# epochs on frozen features and 10 end to end, where an epoch costs far more. The small backbone of
-# the miniatures knows single objects and no scenes, so it learns for longer.
+# Limits with early stopping, where Cole et al. train for a fixed 25 epochs on frozen features and
+# 10 end to end. The backbone of the miniatures was trained on single objects, not on scenes, so it
+# needs more epochs.
 LONG_TRAINING = {'epochs': 60, 'patience': 10}
-SHORT_TRAINING = {'epochs': 15, 'patience': 4}
-MINI_TRAINING = {'epochs': 120, 'patience': 10}
+_SHORT_TRAINING = {'epochs': 15, 'patience': 4}
+_MINI_TRAINING = {'epochs': 120, 'patience': 10}
 
-# image sizes are those of the ImageNet weights; the papers' 448 is for other networks
-_OF_BACKBONE = {
+# image sizes are those of the ImageNet weights; for other backbones, the papers' 448
+_BACKBONE_DEFAULTS = {
     'mini': {'lr': 1e-3, 'image_size': 40},
     'efficientnet_lite0': {'lr': 1e-4, 'image_size': 224},
     'efficientnet_lite1': {'lr': 1e-4, 'image_size': 240},
@@ -400,18 +399,15 @@ def _protocol(regime: str, backbone: str) -> dict[str, Any]:
     if regime == 'linear':
         length = LONG_TRAINING
     else:
-        length = MINI_TRAINING if backbone == 'mini' else SHORT_TRAINING
-    fitted = _OF_BACKBONE.get(backbone, {'lr': 1e-5, 'image_size': 448})
-    lr = 1e-3 if regime == 'linear' else fitted['lr']
-    return {**PROTOCOL, **length, 'lr': lr, 'image_size': fitted['image_size']}
+        length = _MINI_TRAINING if backbone == 'mini' else _SHORT_TRAINING
+    defaults = _BACKBONE_DEFAULTS.get(backbone, {'lr': 1e-5, 'image_size': 448})
+    lr = 1e-3 if regime == 'linear' else defaults['lr']
+    return {**PROTOCOL, **length, 'lr': lr, 'image_size': defaults['image_size']}
 
 
 def default_labels(dataset: str) -> str:
-    """What a run observes unless `labels` says otherwise.
-
-    Returns:
-        'single' for a named set, as in the papers, 'target' for L48; 'full', all that the table
-        knows, for a folder of one's own.
+    """The default of `labels`: 'full' for a folder of one's own, for named data sets 'single' as in
+    the papers, or 'target' for L48.
     """
     from spml_nb.data.loading import names
     from spml_nb.data.official.registry import DEFAULT_LABELS
@@ -420,17 +416,16 @@ def default_labels(dataset: str) -> str:
 
 
 def resolve(config: Config) -> Config:
-    """Set every field: to what was given, else to the method's recipe, else to the protocol's
-    value.
+    """Fill unset fields with the method's recipe, else with the protocol's values.
 
     Returns:
         A configuration in which only `root` and `embedding_dim` may be None.
 
     Raises:
         SpmlError: for an unknown method, hyper-parameter or device, a head or view that the method
-            cannot use, or side information that it needs and is not given, or the other way round.
+            cannot use, or side information that is missing or not used.
     """
-    # here, so that tables of runs need no torch
+    # imported here, as tables of runs need no torch
     from spml_nb.data.dataset import FAMILIES, MINIATURES
     from spml_nb.data.loading import names
     from spml_nb.data.official.registry import DEFAULT_VIEWS
@@ -452,7 +447,7 @@ def resolve(config: Config) -> Config:
         'views': views,
         'map_definition': 'cole' if config.dataset in names() else 'two_way',
     }
-    # a folder that is called like a family is none
+    # a folder may have the name of a family of data sets
     published_for = 'other' if config.dataset in FAMILIES.values() else config.dataset
     resolved = config.changed(
         **{name: value for name, value in defaults.items() if getattr(config, name) is None},
@@ -469,24 +464,24 @@ def resolve(config: Config) -> Config:
 
 
 def _pinned_side(config: Config, method: type['Method']) -> str:
-    """The file of side information with its fingerprint, '' for a method that uses none."""
+    """The file of side information with its fingerprint; '' if the method needs none."""
     from spml_nb.data.side import pin_side_file
 
     if config.side and not method.side:
         raise SpmlError(
-            f'side={config.side!r}, and {config.loss!r} learns from labels alone. Leave `side` '
-            'out, or give a method that uses it, such as epr_count.'
+            f'side={config.side!r}, but {config.loss!r} learns from labels alone. Leave `side` '
+            'out, or choose a method that uses it, such as epr_count.'
         )
     if method.side and not config.side:
         raise SpmlError(
-            f"{config.loss!r} learns from more than labels ({', '.join(method.side)}) and `side` "
-            'names no file. Give one: -p side FILE; spml_nb/data/side.py says what is in it.'
+            f"{config.loss!r} learns from more than labels ({', '.join(method.side)}), and `side` "
+            'is not set. Give a file: -p side FILE; spml_nb/data/side.py describes its format.'
         )
     return pin_side_file(config.side) if config.side else ''
 
 
-# What the fields stood for that older versions did not have. They count in the name of a run only
-# where they differ from this, so that no new field renames a run.
+# Fields that older versions did not have, with the value that reproduces these versions. They are
+# part of a run's hash only if they differ from it, so that no new field renames a run.
 ADDED = {
     'embedding_dim': None,
     'frozen_stages': 0,
@@ -504,25 +499,22 @@ ADDED = {
 
 
 def neutral_fields(dataset: str) -> dict[str, Any]:
-    """`ADDED` for a data set, by name or folder: miniatures had other views."""
+    """`ADDED` for a data set, by name or folder: the default views of miniatures are others."""
     is_miniature = Path(dataset).name.startswith('mini_')
     return ADDED | {'views': 'shift' if is_miniature else 'flip'}
 
 
 def complete_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a run, with those that it was trained without.
+    """Add the fields that a configuration of an older version lacks.
 
     Args:
-        fields: of a configuration, as in `config.json`, perhaps of an older version.
-
-    Returns:
-        The same; what did not exist yet or was unset has the value that it stood for.
+        fields: as in `config.json`.
 
     Raises:
-        SpmlError: where the data set is no text.
+        SpmlError: if the data set is not a string.
     """
-    before = neutral_fields(require_kind(fields['dataset'], str, "parameter 'dataset'"))
-    return fields | {name: value for name, value in before.items() if fields.get(name) is None}
+    neutral = neutral_fields(require_kind(fields['dataset'], str, "parameter 'dataset'"))
+    return fields | {name: value for name, value in neutral.items() if fields.get(name) is None}
 
 
 def config_to_dict(config: Config) -> dict[str, Any]:
@@ -531,11 +523,10 @@ def config_to_dict(config: Config) -> dict[str, Any]:
 
 
 def _renaming(config: Config) -> dict[str, Any]:
-    """What tells a run from older ones with the same fields: the label-wise head was another, and
-    SGD was Nesterov's.
+    """Extra entries of a run's hash, for fields whose meaning in the code has changed: older runs
+    had another label-wise head, and SGD with Nesterov momentum.
 
-    A change of the code that gives the same fields another meaning is added here, so that no old
-    run passes for a new one.
+    Without them, an old run would pass for a new one.
     """
     renaming: dict[str, Any] = {}
     if config.head == 'labelwise':
@@ -546,41 +537,38 @@ def _renaming(config: Config) -> dict[str, Any]:
 
 
 def config_hash(config: Config, without: tuple[str, ...] = ()) -> str:
-    """The name of a configuration.
+    """The hash of a configuration, as twelve hexadecimal digits.
 
     Args:
         config: resolved.
-        without: fields that do not count.
-
-    Returns:
-        Twelve hexadecimal digits.
+        without: fields to leave out.
     """
-    before = neutral_fields(config.dataset)
-    counting = {
+    neutral = neutral_fields(config.dataset)
+    hashed = {
         name: value
         for name, value in vars(config).items()
-        if name not in without and (name not in before or value not in (before[name], None))
+        if name not in without and (name not in neutral or value not in (neutral[name], None))
     }
-    counting |= _renaming(config)
+    hashed |= _renaming(config)
     if config.side:
-        counting['side'] = Path(config.side).name  # its content, wherever it lies
-    text = json.dumps(counting, sort_keys=True, ensure_ascii=False)
+        hashed['side'] = Path(config.side).name  # with the fingerprint, but without the folder
+    text = json.dumps(hashed, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()[:12]
 
 
 def science_key(config: Config, data: str | None = None) -> str:
-    """What tables look a run up by; it is the same on every machine.
+    """The key by which tables look up a run, the same on every machine.
 
     Args:
         config: resolved.
-        data: the fingerprint of its data; unset: a folder that is no named data set is read for it.
+        data: fingerprint of the data; unset: of the current content of the folder.
 
     Returns:
-        Loss, data set and twelve hexadecimal digits, in which `device` and `root` do not count. A
-        folder counts by its name and fingerprint, not by its path.
+        Loss, data set and a hash without `device` and `root`. A folder of photos is hashed by its
+        name and fingerprint instead of its path.
 
     Raises:
-        SpmlError: if a folder has to be read and cannot be.
+        SpmlError: if the folder cannot be read.
     """
     from spml_nb.data.loading import names
 
@@ -591,7 +579,7 @@ def science_key(config: Config, data: str | None = None) -> str:
 
 
 def fingerprint_folder(config: Config) -> str:
-    """The fingerprint of a folder of photos as it is now; quick when asked again.
+    """The fingerprint of the current content of a folder of photos; cached until it changes.
 
     Raises:
         SpmlError: if the folder cannot be read.
@@ -606,14 +594,14 @@ def fingerprint_folder(config: Config) -> str:
 
 
 def stamp_folder(dataset: str, root: str | None = None) -> tuple[tuple[int, int], ...]:
-    """What tells a folder of photos from its earlier state, without reading it.
+    """Modification times and sizes of the table and the images/ of a folder of photos, to notice
+    changes without reading it.
 
     Args:
-        dataset: the name or folder of a data set.
-        root: as in `Config`.
+        dataset, root: as in `Config`.
 
     Returns:
-        Time and size of its table and of `images`; empty for a named data set.
+        ((nanoseconds, bytes), ...); empty for a named data set.
     """
     from spml_nb.data.folder import candidate_folders, first_existing_folder
     from spml_nb.data.loading import names
@@ -626,26 +614,28 @@ def stamp_folder(dataset: str, root: str | None = None) -> tuple[tuple[int, int]
 
 
 @cache
-def _fingerprint(changed: tuple[tuple[int, int], ...], *place: Any) -> str:
+def _fingerprint(stamp: tuple[tuple[int, int], ...], *dataset: Any) -> str:
     from spml_nb.data.loading import load
 
-    with warnings.catch_warnings(action='ignore'):  # whoever trains on the folder is warned
-        return load(*place).fingerprint
+    with warnings.catch_warnings(action='ignore'):  # training repeats them
+        return load(*dataset).fingerprint
 
 
-_OF_JUPYTER = {'In', 'Out', 'get_ipython', 'exit', 'quit', 'open', 'display'}
+_JUPYTER_NAMES = {'In', 'Out', 'get_ipython', 'exit', 'quit', 'open', 'display'}
 
 
 def _user_names(namespace: dict[str, Any]) -> set[str]:
     return {
         name
         for name, value in namespace.items()
-        if not (name.startswith('_') or name in _OF_JUPYTER or isinstance(value, types.ModuleType))
+        if not name.startswith('_')
+        and name not in _JUPYTER_NAMES
+        and not isinstance(value, types.ModuleType)
     }
 
 
 def notebook_parameters(namespace: dict[str, Any]) -> Callable[[], dict[str, Any]]:
-    """Guard the parameters cell of a notebook; call it in the first cell with `globals()`.
+    """Guard the parameters cell of a notebook; to be called in the first cell with `globals()`.
 
     papermill writes its `-p` values into a new cell after the one tagged `parameters`. Without this
     guard, a misspelt name would be set and never read; without the tag, the new cell would come
@@ -655,7 +645,7 @@ def notebook_parameters(namespace: dict[str, Any]) -> Callable[[], dict[str, Any
         namespace: the globals of the notebook.
 
     Returns:
-        A function to call after the parameters cell; it returns {name: value} of what was set
+        A function to call after the parameters cell; it returns {name: value} of the names set
         there.
 
     Raises:
@@ -663,8 +653,8 @@ def notebook_parameters(namespace: dict[str, Any]) -> Callable[[], dict[str, Any
             `parameters` is missing.
     """
     if '_parameters' in namespace:
-        earlier: Callable[[], dict[str, Any]] = namespace['_parameters']
-        return earlier  # the first cell again, in the same kernel
+        guard: Callable[[], dict[str, Any]] = namespace['_parameters']
+        return guard  # the first cell was run again in the same kernel
     before = _user_names(namespace)
     early = sorted(name for name in before if name in _fields() or not callable(namespace[name]))
     if early:
@@ -673,19 +663,19 @@ def notebook_parameters(namespace: dict[str, Any]) -> Callable[[], dict[str, Any
             "with the defaults has lost its tag 'parameters', so they would be overwritten. Give "
             "it the tag again (JupyterLab: property inspector, cell tags)."
         )
-    of_first_call: set[str] = set()
+    first_names: set[str] = set()
 
     def parameters() -> dict[str, Any]:
         names = {
             name for name in _user_names(namespace) - before if namespace[name] is not parameters
         }
-        if not of_first_call:
-            of_first_call.update(names)
-        # later cells set names of their own, which are no parameters unless they are fields
+        if not first_names:
+            first_names.update(names)
+        # on later calls, ignore variables of other cells that are no fields
         return {
             name: namespace[name]
             for name in sorted(names)
-            if name in of_first_call or name in _fields()
+            if name in first_names or name in _fields()
         }
 
     namespace['_parameters'] = parameters

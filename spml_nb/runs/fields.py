@@ -1,4 +1,4 @@
-"""Fields of a configuration as a person gives them: in YAML, in words, by a recorded run."""
+"""Read the fields of a configuration from YAML, from the command line, or from a recorded run."""
 
 import difflib
 import re
@@ -25,20 +25,19 @@ def gather_fields(
     pairs: Iterable[tuple[str, str]] = (),
     like: str | None = None,
 ) -> dict:
-    """Fields of several sources, each on top of the one before it; hyper-parameters come together
-    one by one.
+    """Merge fields from several sources. Later sources win; hyper-parameters are merged one by one.
 
     Args:
         file: a YAML file of fields.
         texts: YAML mappings, such as 'hparams: {alpha: 0.1}'.
         pairs: as in `parse_fields`.
-        like: name or key of a recorded run, whose configuration lies below all others.
+        like: name or key of a recorded run, whose configuration all other sources change.
 
     Returns:
         Keyword arguments of a `Config`.
 
     Raises:
-        SpmlError: for what cannot be read, and for an unknown run.
+        SpmlError: for an unreadable file or value, or an unknown run.
     """
     fields = _read_file(file) if file else {}
     for text in texts:
@@ -49,33 +48,33 @@ def gather_fields(
 
 
 def parse_fields(pairs: Iterable[tuple[str, str]]) -> dict:
-    """Fields from names and values in words.
+    """Fields from names and values of the command line.
 
     Args:
-        pairs: name and value, which is read as YAML. Where the field is a text or a number, a
-            number or a date stays a text.
+        pairs: name and value. A value is read as YAML, but for a field of text or numbers, scalars
+            stay text.
 
     Returns:
-        Keyword arguments of a `Config`. Hyper-parameters of several pairs come together.
+        Keyword arguments of a `Config`. Hyper-parameters of several pairs are merged.
 
     Raises:
-        SpmlError: for a value that cannot be read, and for a name that is there twice.
+        SpmlError: for an unreadable value, or a repeated name.
     """
     fields, texts = {}, {}
     for name, text in pairs:
         if name in texts and name != 'hparams':
-            _refuse_repeated(name, [texts[name], text])
+            raise _repeated_error(name, [texts[name], text])
         texts[name] = text
         fields = _merge(fields, {name: _parse_value(name, text)})
     return fields
 
 
-def _refuse_repeated(name: str, texts: list[str]):
+def _repeated_error(name: str, texts: list[str]) -> SpmlError:
     remedy = 'Give it once.'
     if name == 'exclude':
         classes = [str(c) for text in texts for c in class_names(_parse_value(name, text))]
         remedy = f'Give it once, with all names: `{exclude_option(classes)}`.'
-    raise SpmlError(
+    return SpmlError(
         f'-p {name} is given twice, as {texts[0]!r} and as {texts[1]!r}; only one would count. '
         f'{remedy}'
     )
@@ -87,13 +86,13 @@ def _parse_value(name: str, text: str):
     if name == 'exclude' and not text.lstrip().startswith('['):
         return text  # a class may be called null
     if str in kinds and not text.isprintable():
-        return text  # a name that is not UTF-8 is no YAML
+        return text  # file names that are not UTF-8 cannot be YAML
     form = (
         f"""it as -p {name} "'{text}'" if it is a text, or as -p {name} '[a, b]' if it is a list"""
     )
     value = _read_yaml(text, form)
     if kinds & {str, tuple, int, float}:
-        has_comment = ' #' in text and text[0] not in '\'"['  # in a name, # is a letter like others
+        has_comment = ' #' in text and text[0] not in '\'"['  # names may contain #
         if has_comment or not isinstance(value, str | list | dict | None):
             return text  # Config reads 010 as 10, YAML as 8
     if isinstance(value, list | dict):
@@ -102,11 +101,11 @@ def _parse_value(name: str, text: str):
 
 
 def _merge(fields: dict, more: dict) -> dict:
-    "Fields with others on top of them, hyper-parameters one by one."
+    "Update fields by others, with hyper-parameters one by one."
     merged = fields | more
-    below, above = fields.get('hparams'), more.get('hparams')
-    if isinstance(below, dict) and isinstance(above, dict):
-        merged['hparams'] = below | above
+    old, new = fields.get('hparams'), more.get('hparams')
+    if isinstance(old, dict) and isinstance(new, dict):
+        merged['hparams'] = old | new
     return merged
 
 
@@ -132,32 +131,32 @@ def _read_mapping(text: str, form: str, file: str = '') -> dict:
 
 
 def _read_yaml(text: str, form: str, file: str = ''):
-    "The value of a text. form: how it ought to be written; file: where the text comes from."
+    "Parse YAML. form: the expected form, for the error message; file: the source of the text."
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise ValueError(
-                'it uses an alias (*name), by which a short text may stand for an endless one'
+                'it uses an alias (*name), by which a short text may expand to an endless one'
             )
         return yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:  # also a date of no calendar
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: impossible dates
         why = f": {' '.join(str(error).split())}" if file else ''
         raise SpmlError(
             f'{file or repr(text)} cannot be read as YAML{why}. Write {form}.'
         ) from error
 
 
-# an octal number, or one to the base of 60
+# octal and sexagesimal numbers
 _MISREAD = re.compile(r'[-+]?(0[0-7_]+|[1-9][0-9_]*(:[0-5]?[0-9])+)')
 
 
 def _refuse_misread(text: str, file: str = ''):
-    "Refuse what YAML takes for another number than a person: 010 for 8, 1:30 for 90."
+    "Refuse numbers that YAML 1.1 reads unexpectedly: 010 as 8, 1:30 as 90."
     for event in yaml.parse(text, yaml.SafeLoader):
         is_plain = isinstance(event, yaml.ScalarEvent) and event.style is None
         if is_plain and _MISREAD.fullmatch(event.value):
             raise SpmlError(
                 f'{file or repr(text)} holds {event.value}, which YAML reads as '
-                f'{yaml.safe_load(event.value)}. Write a number without 0 in front and without a '
+                f'{yaml.safe_load(event.value)}. Write a number without a leading 0 and without a '
                 f"colon, or '{event.value}' in quotation marks for a text."
             )
 
@@ -166,23 +165,23 @@ def _refuse_misread(text: str, file: str = ''):
 
 
 def _recorded_fields(name: str, changes: dict) -> dict:
-    """The fields of a run of this machine or of the table of record, but for those of the machine
-    that it ran on. changes: the fields that will replace some of them.
+    """The fields of a run on disk or in the table of record, without those that depend on its
+    machine. changes: fields that will replace some of them.
     """
     file = settings.path('outputs') / 'runs.csv'
     lines = pd.DataFrame(columns=['run', 'key'])
     if file.is_file():
         lines = record.read_record(file, dtype=str, keep_default_na=False)
     run = _find_run(name, lines, file)
-    folder = settings.path('runs') / run
-    if (folder / 'config.json').is_file():
-        fields = complete_fields(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
-        of_machine = {'device'}
+    config_file = settings.path('runs') / run / 'config.json'
+    if config_file.is_file():
+        fields = complete_fields(read_json(config_file, ('loss', 'dataset', 'hparams')))
+        machine_fields = {'device'}
     else:
         line = lines[lines.run == run].iloc[0].to_dict()
         fields = vars(replace(record.parse_recorded_config(line), device=None))
-        of_machine = {'device', 'root'}
-        # the record has no paths
+        machine_fields = {'device', 'root'}
+        # the record has the name of a folder of photos, but not its path
         if 'dataset' not in changes and science_key(resolve(Config(**fields))) != line['key']:
             raise SpmlError(
                 f"{name} was trained on other photos or labels than {line['dataset']!r} has here. "
@@ -191,35 +190,35 @@ def _recorded_fields(name: str, changes: dict) -> dict:
     return {
         field: value
         for field, value in fields.items()
-        if field in Config.__annotations__ and field not in of_machine
+        if field in Config.__annotations__ and field not in machine_fields
     }
 
 
 def _find_run(name: str, lines: pd.DataFrame, file: Path) -> str:
-    "The folder's name of a run, by that or by its key; first of this machine, then of `lines`."
+    "The name of a run's folder, from its name or key; runs on disk win over those in `lines`."
     tables = (record.load(), lines)
     runs = pd.concat([table.reindex(columns=['run', 'key']) for table in tables])
     matches = runs.run[(runs.run == name) | (runs.key == name)]
     if len(matches):
         return matches.iloc[0]
-    near = difflib.get_close_matches(name, [*runs.run, *runs.key], 3, 0.5)
-    guess = f"Near it: {', '.join(near)}. " if near else ''
+    similar = difflib.get_close_matches(name, [*runs.run, *runs.key], 3, 0.5)
+    guess = f"Similar: {', '.join(similar)}. " if similar else ''
     raise SpmlError(
         f'no recorded run {name!r} in {file} or {settings.path("runs")}. {guess}'
-        'Take a run or a key of runs.csv, or a name that `spml runs` prints.'
+        'Give a run or a key of runs.csv, or a name that `spml runs` prints.'
     )
 
 
 def _change(recorded: dict, changes: dict) -> dict:
-    """A recorded configuration with other values; another method brings its own hyper-parameters,
-    head and recipe.
+    """Apply changes to a recorded configuration. If they change the method, fields that depend on
+    the old one are dropped.
     """
     from ..methods.core import find  # loads torch
 
     old = recorded['loss']
     new = changes.get('loss', old)
     if new != old:
-        of_method = {'hparams', 'head', 'side', 'embedding_dim', 'views'}
-        of_method |= {*find(old).recipe, *find(new).recipe}
-        recorded = {name: value for name, value in recorded.items() if name not in of_method}
+        method_fields = {'hparams', 'head', 'side', 'embedding_dim', 'views'}
+        method_fields |= {*find(old).recipe, *find(new).recipe}
+        recorded = {name: value for name, value in recorded.items() if name not in method_fields}
     return _merge(recorded, changes)

@@ -1,8 +1,7 @@
-"""A run is a folder: configuration, curves, checkpoints, result, and at the very end DONE."""
+"""The folder of a run: configuration, curves, checkpoints, result, and at the very end DONE."""
 
-# A process may be killed at any moment, and the disk may fill up. So each file is written
-# completely or not at all, and only `DONE` means that a run is finished: with a result or, in a
-# sweep, with the note that its loss diverged.
+# A process may be killed at any moment, and the disk may fill up. So files are written atomically,
+# and only `DONE` means that a run is finished: with a result or, in a sweep, diverged.
 
 import contextlib
 import hashlib
@@ -28,15 +27,14 @@ from ..base.files import hold_lock, remove_leftovers, require_regular_file, writ
 from .config import Config, complete_fields, config_hash, config_to_dict, fingerprint_folder
 
 CALIBRATION = 'calibration.json'
-WITHOUT_WEIGHTS = 'without_weights'  # a file in a run that `spml sweep --unpack` has brought
+WITHOUT_WEIGHTS = 'without_weights'  # marks a run that was trained elsewhere and unpacked here
 
 
 class Run:
     """The folder of a run.
 
-    It holds `config.json`, `metrics.csv`, `last.pt` (a checkpoint), `best.pt`, `logits.npz`,
-    `result.json` and `DONE`; and `calibration.json`, where `spml_nb.use.calibrate` has set the
-    threshold.
+    Its files are `config.json`, `metrics.csv`, `last.pt` (a checkpoint), `best.pt`, `logits.npz`,
+    `result.json`, `DONE`, and if its threshold was calibrated `calibration.json`.
 
     Args:
         config: resolved.
@@ -53,42 +51,38 @@ class Run:
         return (self.folder / 'DONE').is_file()
 
     def result(self) -> dict:
-        """What the run ended with.
+        """The content of `result.json`.
 
         Raises:
             SpmlError: if the run is not done or has diverged, or the file is damaged.
         """
         if not self.done:
             raise SpmlError(
-                f'{self.folder} has no DONE: the run is not finished. Give the same command again '
-                'to go on.'
+                f'{self.folder} has no DONE: the run is not finished. Run the same command again '
+                'to resume it.'
             )
         result = read_json(self.folder / 'result.json', ('scores',))
         if 'diverged' in result:
             raise SpmlError(
-                f"{self.folder} has no result: {result['diverged']} Remove that folder to try this "
+                f"{self.folder} has no result: {result['diverged']} Remove that folder to try "
                 "again."
             )
         return result
 
     def fingerprint(self) -> str | None:
-        """That of the photos and labels on which the run was trained or begun; None where it does
-        not say.
+        """The fingerprint of the photos and labels that the run was trained on; None if unknown.
 
         Raises:
-            SpmlError: if the run is done, and its result damaged.
+            SpmlError: if the run is done, but its result is damaged.
         """
         if self.done:
             return read_json(self.folder / 'result.json').get('data')
-        with contextlib.suppress(SpmlError):  # whoever goes on with it is told that it is damaged
+        with contextlib.suppress(SpmlError):  # a damaged checkpoint is reported on resuming
             return (self.restore('last.pt') or {}).get('data')
         return None
 
     def calibration(self) -> dict | None:
-        """Where the threshold comes from, if it was set after the training.
-
-        Returns:
-            As from `spml_nb.use.calibrate.calibrate`, None if it was not.
+        """The content of `calibration.json`; None if the threshold was not calibrated.
 
         Raises:
             SpmlError: if the file is damaged.
@@ -105,11 +99,11 @@ class Run:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SpmlError(
                 f'{file} is damaged ({type(error).__name__}: {error}). Remove it to go back to the '
-                'threshold of the training, or give `spml calibrate` again.',
+                'threshold from training, or run `spml calibrate` again.',
             ) from error
 
     def threshold(self) -> float:
-        """The probability from which on a label is named: calibrated, else that of the training.
+        """The threshold on the probability: calibrated, else from training.
 
         Raises:
             SpmlError: as `result` and `calibration`.
@@ -119,31 +113,29 @@ class Run:
         return float(source['threshold'])
 
     def thresholds(self) -> dict:
-        """What was found out beside the threshold, where that was chosen: calibrated, else on
-        validation.
+        """Details of the photos that set the threshold: for calibration, else of validation.
 
         Returns:
-            `class_thresholds`: C numbers, None in a run of an older version. `named`, `labels`: how
-            many labels the threshold names on a photo there, and how many it has, None where that
-            is not known.
+            `class_thresholds`: C numbers. `named`: mean number of labels that the threshold
+            predicts on a photo. `labels`: mean number of its true labels. Each may be None if
+            unknown.
         """
         calibration = self.calibration()
         if calibration is None:
             stored = self.result().get('thresholds', {})
-            return {name: stored.get(name) for name in ('class_thresholds', 'named', 'labels')}
-        return {
-            'class_thresholds': calibration.get('class_thresholds'),
-            'named': calibration.get('named'),
-            'labels': calibration.get('labels_a_photo'),
-        }
+        else:
+            stored = calibration | {'labels': calibration.get('labels_a_photo')}
+        return {name: stored.get(name) for name in ('class_thresholds', 'named', 'labels')}
 
     def start(self):
-        """Write the configuration, and remove what killed processes have left."""
-        remove_leftovers(self.folder, 0)  # the folder is locked, so nobody is at work on them
+        """Write the configuration, and remove temporary files of killed processes. The caller holds
+        the lock.
+        """
+        remove_leftovers(self.folder, 0)
         write_atomically(self.folder / 'config.json', as_json(config_to_dict(self.config)))
 
     def finish(self, result: dict):
-        """Write the result, with the seeds and the device beside it, and then DONE.
+        """Write the result, with seeds and device added, and then DONE.
 
         Args:
             result: scores, class_names, seconds, data, provenance.
@@ -157,7 +149,7 @@ class Run:
         write_atomically(self.folder / 'DONE', '')
 
     def save(self, name: str, state: dict):
-        """Write a checkpoint: nested dicts and lists of tensors, numbers and texts.
+        """Write a checkpoint: nested dicts and lists of tensors, numbers and strings.
 
         Raises:
             SpmlError: if the disk is full.
@@ -175,11 +167,10 @@ class Run:
         write_atomically(self.folder / name, write)
 
     def restore(self, name: str) -> dict | None:
-        """Read a checkpoint. It is read as plain tensors, so that a file from somebody else runs no
-        code.
+        """Read a checkpoint, without executing code that it may contain.
 
         Returns:
-            What `save` was given, on the CPU; None if there is no such file.
+            As passed to `save`, on the CPU; None if there is no such file.
 
         Raises:
             SpmlError: if the file is damaged.
@@ -211,16 +202,16 @@ class Run:
         best = self.restore(name)
         if best is None:
             raise SpmlError(
-                f'{self.folder / name} is not there. Remove {self.folder} to train from the start.'
+                f'{self.folder / name} is missing. Remove {self.folder} to train from the start.'
             )
         return best
 
     def lock(self):
-        """A context manager that holds the folder, waiting for another process that trains the same
-        run. The lock lies beside the folder: a run that is refused leaves no folder.
+        """A context manager that locks the folder; it waits for another process that trains the
+        same run. The lock file is beside the folder, which need not exist.
 
         Raises:
-            SpmlError: where nothing can be written.
+            SpmlError: if the lock file cannot be written.
         """
         return hold_lock(self.folder)
 
@@ -236,7 +227,7 @@ def _read(file: Path, read: Callable):
 
 
 def as_json(content: dict) -> str:
-    """JSON for people. What is no UTF-8 in the name of a folder is written as an escape."""
+    """Indented JSON, with bytes that are not UTF-8 (of file names) escaped."""
     return escape_bytes(json.dumps(content, indent=1, ensure_ascii=False))
 
 
@@ -248,14 +239,14 @@ def read_json(file: Path, needed: tuple[str, ...] = ()) -> dict:
         needed: names that the object must have.
 
     Raises:
-        SpmlError: if the file is missing or damaged; the message names it.
+        SpmlError: if the file is missing or damaged, or lacks a name.
     """
     try:
         content = json.loads(require_regular_file(Path(file)).read_text(encoding='utf-8'))
         if not isinstance(content, dict) or set(needed) - set(content):
             raise ValueError(f"no object with {', '.join(needed)}".removesuffix(' with '))
         return content
-    # the last: thousands of brackets within one another
+    # RecursionError: thousands of nested brackets
     except (OSError, ValueError, RecursionError) as error:
         raise SpmlError(
             f'{file} cannot be read: {error}. Remove its folder and run the command again.'
@@ -263,33 +254,33 @@ def read_json(file: Path, needed: tuple[str, ...] = ()) -> dict:
 
 
 def locate_run(config: Config, root: Path | None = None, data: str = '') -> Run:
-    """Find the folder of a configuration for the photos and labels that it has now.
+    """Find the run of a configuration on the current content of its folder of photos.
 
-    The name of a run does not count what is in a folder of photos. Where a run on other labels,
-    photos or parts has the name already, it keeps it, with its calibration and all that was written
-    about it; the run on those of now stands beside it, and its name ends in their fingerprint.
+    The usual name of a run does not depend on that content. If a run on other photos, labels or
+    split has the name already, it keeps it, and the fingerprint of the current content is appended
+    to the name of the new run.
 
     Args:
         config: resolved.
         root: the folder of runs; unset: the setting `runs`.
-        data: the fingerprint of photos and labels; unset: a folder is read for it.
+        data: fingerprint of the current content; unset: computed if it is needed.
 
     Returns:
         The run, begun or not.
 
     Raises:
-        SpmlError: if the folder has to be read and cannot be, or a finished run is damaged.
+        SpmlError: if the folder of photos cannot be read, or a finished run is damaged.
     """
     from ..data.loading import names
 
     run = Run(config, root)
-    alike = run.folder.parent.glob(f'{escape(run.folder.name)}*')
-    if config.dataset in names() or not any(map(Path.is_dir, alike)):
-        return run  # without a look at the photos
+    same_name = run.folder.parent.glob(f'{escape(run.folder.name)}*')
+    if config.dataset in names() or not any(map(Path.is_dir, same_name)):
+        return run  # without reading the photos
     data = data or fingerprint_folder(config)
-    beside = run.folder.with_name(f'{run.folder.name}-{data[:6]}')
-    if beside.is_dir() or run.fingerprint() not in (None, data):
-        run.folder = beside
+    with_data = run.folder.with_name(f'{run.folder.name}-{data[:6]}')
+    if with_data.is_dir() or run.fingerprint() not in (None, data):
+        run.folder = with_data
     return run
 
 
@@ -305,17 +296,17 @@ def open_run(folder: str | Path) -> Run:
     Raises:
         SpmlError: if there is no such run.
     """
-    places = list(dict.fromkeys([settings.path('runs') / folder, Path(folder).resolve()]))
-    place = next((place for place in places if (place / 'config.json').is_file()), None)
-    if place is None:
+    paths = list(dict.fromkeys([settings.path('runs') / folder, Path(folder).resolve()]))
+    path = next((path for path in paths if (path / 'config.json').is_file()), None)
+    if path is None:
         raise SpmlError(
-            f"no run {str(folder)!r}: looked for config.json in {' and '.join(map(str, places))}. "
+            f"no run {str(folder)!r}: looked for config.json in {' and '.join(map(str, paths))}. "
             '`spml runs` lists the runs here. coco18, mirflickr14 and voc12_animals, which come '
             'with the package, are no runs: `spml predict`, `serve` and `evaluate` take them.'
         )
-    fields = complete_fields(read_json(place / 'config.json', ('dataset',)))  # of an older version
-    run = Run(Config(**fields), place.resolve().parent)
-    run.folder = place.resolve()  # a copy may have another name
+    fields = complete_fields(read_json(path / 'config.json', ('dataset',)))
+    run = Run(Config(**fields), path.resolve().parent)
+    run.folder = path.resolve()  # a copy may have another name
     return run
 
 
@@ -327,8 +318,8 @@ class Result:
         config: resolved.
         folder: of the run.
         scores: as from `spml_nb.training.selection.score_finished_run`.
-        curves: one row per epoch: stage, epoch, loss, val_map (percent), lr (after its last step),
-            seconds.
+        curves: one row per epoch: stage, epoch, loss, val_map (percent), val_auc (percent, if it
+            selects the epoch), lr (after its last step), seconds.
         logits: {'val', 'test': (N, C) float32}.
     """
 
@@ -351,11 +342,11 @@ def read_result(run: Run) -> Result:
     return Result(run.config, run.folder, scores, curves, logits)
 
 
-PACKAGES = ('torch', 'torchvision', 'timm', 'numpy', 'scikit-learn', 'spml_nb')
+_PACKAGES = ('torch', 'torchvision', 'timm', 'numpy', 'scikit-learn', 'spml_nb')
 
 
 def installed_version(package: str) -> str | None:
-    """The version of a package, by the name that pip has for it; None if it is not installed."""
+    """The version of a package by its name on PyPI; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -363,20 +354,18 @@ def installed_version(package: str) -> str | None:
 
 
 def hash_file(file: str | Path) -> str | None:
-    """The SHA-256 of a file in hexadecimal digits; None if there is no such file, as for a word
-    that stands for none.
-    """
-    file = settings.expand_home(file)  # of a configuration in a file, where no shell does it
+    """The SHA-256 of a file in hexadecimal digits; None if there is no such file."""
+    file = settings.expand_home(file)
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
 
 
 def provenance() -> dict:
-    """Commit, versions and machine; what cannot be found out is None."""
+    """Commit, versions and machine; None for what is unknown."""
     import torch
 
     return {
         'commit': find_commit(),
-        'versions': {package: installed_version(package) for package in PACKAGES},
+        'versions': {package: installed_version(package) for package in _PACKAGES},
         'python': sys.version.split()[0],
         'machine': platform.machine(),
         'system': platform.system(),
@@ -389,15 +378,14 @@ def provenance() -> dict:
 
 
 def add_session(sessions: list[dict]) -> list[dict]:
-    """Under what a run has been computed, where it was stopped and gone on with: the last digits
-    depend on it.
+    """Append the torch version and number of threads of this process, on which the last digits of a
+    run depend, to those of the sessions before it was resumed.
 
     Args:
-        sessions: what was noted before, the oldest first.
+        sessions: the oldest first.
 
     Returns:
-        The same with torch's version and the number of threads of this process, unless they are
-        those of the last one.
+        `sessions`, with a new entry unless it equals the last one.
     """
     import torch
 

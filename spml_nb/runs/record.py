@@ -1,4 +1,4 @@
-"""Finished runs as rows: those of this machine, and those of the table of record in outputs/."""
+"""Finished runs as tables: those on disk, and those in the table of record, outputs/runs.csv."""
 
 import csv
 import dataclasses
@@ -13,46 +13,42 @@ from ..base import settings
 from ..base.errors import SpmlError, parse_number
 from ..base.escaping import any_name_in_frames, escape_bytes
 from ..base.files import hold_lock, require_regular_file, write_atomically
-from .config import ADDED, Config, complete_fields, neutral_fields, science_key
+from .config import Config, complete_fields, neutral_fields, science_key
 from .folder import read_json
 
 
 @any_name_in_frames()
 def load(root: Path | None = None) -> pd.DataFrame:
-    """Every finished run: its configuration, scores, seconds and commit.
+    """Every finished run on disk: its configuration, scores, seconds and commit.
 
     Args:
         root: the folder of runs; unset: the setting `runs`.
 
     Returns:
-        DataFrame with one row per run, empty when there is none.
+        DataFrame with one row per run.
 
     Raises:
         SpmlError: for a run whose files are damaged.
     """
-    return pd.DataFrame(
-        [_row(done.parent) for done in sorted((root or settings.path('runs')).glob('*/DONE'))]
-    )
+    root = root or settings.path('runs')
+    return pd.DataFrame([_row(done.parent) for done in sorted(root.glob('*/DONE'))])
 
 
 def _row(folder: Path) -> dict:
-    """A finished run as a row; fields that it was trained without have the value that they stood
-    for.
-    """
-    config = complete_fields(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
-    config = {field.name: config.get(field.name) for field in dataclasses.fields(Config)}
+    fields = complete_fields(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
+    fields = {field.name: fields.get(field.name) for field in dataclasses.fields(Config)}
     result = read_json(folder / 'result.json', ('scores', 'seconds', 'provenance', 'data'))
-    key = science_key(Config(**config), result['data'])
-    config |= {
-        'dataset': Path(config['dataset']).name,
-        'side': Path(config['side']).name,
-        'exclude': '|'.join(config['exclude']),
-        'hparams': json.dumps(config['hparams'], sort_keys=True),
+    key = science_key(Config(**fields), result['data'])
+    fields |= {
+        'dataset': Path(fields['dataset']).name,
+        'side': Path(fields['side']).name,
+        'exclude': '|'.join(fields['exclude']),
+        'hparams': json.dumps(fields['hparams'], sort_keys=True),
     }
     return {
         'run': folder.name,
         'key': key,
-        **config,
+        **fields,
         **{k: v for k, v in result['scores'].items() if not isinstance(v, list | dict)},
         'seconds': result['seconds'],
         'commit': result['provenance']['commit'],
@@ -61,13 +57,10 @@ def _row(folder: Path) -> dict:
 
 
 def newest(root: Path | None = None) -> Path:
-    """The run that finished last.
+    """The folder of the run that finished last.
 
     Args:
         root: the folder of runs; unset: the setting `runs`.
-
-    Returns:
-        The folder of the run.
 
     Raises:
         SpmlError: if no run is finished.
@@ -79,30 +72,24 @@ def newest(root: Path | None = None) -> Path:
     return done.parent
 
 
-RECORD = (
-    'run',
-    'key',
-    'loss',
-    'dataset',
-    'seed',
-    'seconds',
-)  # columns that every table of record has
-_REMEDY = 'Take the file back from version control, or remove the line and give `spml sweep` again.'
+# columns of every table of record
+RECORD = ('run', 'key', 'loss', 'dataset', 'seed', 'seconds')
+_REMEDY = 'Restore the file from version control, or remove the line and run `spml sweep` again.'
 
 
 def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.DataFrame:
-    """Read a table of record.
+    """Read a table of record, with default values filled in.
 
     Args:
         file: such as outputs/runs.csv.
         needed: columns that it must have.
-        **options: of `pandas.read_csv`.
+        **options: of `pandas.read_csv`; unset: those that restore types.
 
     Returns:
         DataFrame with one row per line.
 
     Raises:
-        SpmlError: for a damaged file; the message names the file and the line.
+        SpmlError: for a damaged file, with the number of the line.
     """
     try:
         text = require_regular_file(Path(file)).read_text(encoding='utf-8')
@@ -114,8 +101,8 @@ def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.D
         if missing := [name for name in needed if name not in header]:
             raise ValueError(f"the header has no column {', '.join(missing)}")
         numbers = [
-            place
-            for place, name in enumerate(header)
+            index
+            for index, name in enumerate(header)
             if name.startswith(_NUMBERS) and not name.endswith('_truth')
         ]
         for line in lines:
@@ -124,7 +111,7 @@ def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.D
             raise ValueError('the end of the file is cut off')
     except (csv.Error, ValueError) as error:
         raise SpmlError(f'{file}, line {lines.line_num}: {error}. {_REMEDY}') from error
-    return _with_usual(pd.read_csv(io.StringIO(text), **(options or _TYPES)))
+    return _fill_defaults(pd.read_csv(io.StringIO(text), **(options or _TYPES)))
 
 
 _TEXTS = (
@@ -146,13 +133,12 @@ _TYPES = {
     'dtype': dict.fromkeys(_TEXTS, str),
     'keep_default_na': False,
     'na_values': [''],
-    'low_memory': False,  # or a column that is seldom filled has several types
+    'low_memory': False,  # otherwise sparse columns get mixed types
 }
 
-# What an empty field of a configuration stands for, beside what `neutral_fields` says: most runs
-# are heads on frozen features, and their lines show only what is special about them. A value that
-# is here once may never change.
-_USUAL = {
+# Values of fields that are left empty in the table of record, as most runs have them; with those of
+# `neutral_fields`. They must never change.
+_DEFAULTS = {
     'min_positives': 20,
     'labels': 'single',
     'regime': 'linear',
@@ -177,52 +163,54 @@ _USUAL = {
     'precision': 'float32',
     'device': 'cpu',
 }
-_NEVER_USUAL = ('root', 'exclude', 'embedding_dim', 'side')  # empty is a value of their own
+_MAY_BE_EMPTY = ('root', 'exclude', 'embedding_dim', 'side')  # fields without a default
 
 
-def _usual_fields(datasets: pd.Series) -> dict[str, pd.Series]:
-    "{field: what an empty one stands for in each line}."
-    usual = {name: neutral_fields(name) | _USUAL for name in datasets.unique()}
-    names = [f.name for f in dataclasses.fields(Config)]
+def _defaults_by_line(datasets: pd.Series) -> dict[str, pd.Series]:
+    "{field: its default in each line}, which may depend on the data set."
+    defaults = {name: neutral_fields(name) | _DEFAULTS for name in datasets.unique()}
+    names = [field.name for field in dataclasses.fields(Config)]
     return {
-        name: datasets.map({dataset: values[name] for dataset, values in usual.items()})
+        name: datasets.map({dataset: values[name] for dataset, values in defaults.items()})
         for name in names
-        if any(name in values for values in usual.values()) and name not in _NEVER_USUAL
+        if any(name in values for values in defaults.values()) and name not in _MAY_BE_EMPTY
     }
 
 
-def _with_usual(table: pd.DataFrame) -> pd.DataFrame:
-    "A table as it was before `_compact`."
+def _fill_defaults(table: pd.DataFrame) -> pd.DataFrame:
+    "Restore a table that was written by `_compact`."
     if 'hparams' not in table or not len(table):
-        return table  # no table of configurations
+        return table  # no configurations
     as_text = pd.api.types.is_string_dtype(table.seed)
-    for name in _NEVER_USUAL:
+    for name in _MAY_BE_EMPTY:
         if name not in table:
             table[name] = pd.Series(
                 '' if as_text else math.nan, table.index, str if name in _TEXTS else None
             )
-    for name, usual in _usual_fields(table.dataset).items():
-        values = usual.map(str) if as_text else usual
+    for name, defaults in _defaults_by_line(table.dataset).items():
+        values = defaults.map(str) if as_text else defaults
         if name in table:
-            given = table[name].replace('', math.nan).astype(object)
-            values = given.where(given.notna(), values)
-        table[name] = values if as_text else values.astype(usual.dtype)
-    fields = [f.name for f in dataclasses.fields(Config) if f.name in table]
+            stored = table[name].replace('', math.nan).astype(object)
+            values = stored.where(stored.notna(), values)
+        table[name] = values if as_text else values.astype(defaults.dtype)
+    fields = [field.name for field in dataclasses.fields(Config) if field.name in table]
     first = ['run', 'key', *fields]
     return table[first + [name for name in table if name not in first]]
 
 
 def _compact(table: pd.DataFrame) -> pd.DataFrame:
-    "A table of texts with usual values left empty, empty columns left out, and six digits."
+    "Empty the defaults in a table of texts, drop empty columns, and round scores to six digits."
     table = table.copy()
-    for name, usual in _usual_fields(table.dataset).items():
+    defaults_by_line = _defaults_by_line(table.dataset)
+    for name, defaults in defaults_by_line.items():
         if name in table:
-            table[name] = table[name].mask(table[name] == usual.map(str), '')
+            table[name] = table[name].mask(table[name] == defaults.map(str), '')
     for name in table:
         if _is_measured(name):
             table[name] = table[name].map(_six_digits)
-    restored = {*_usual_fields(table.dataset), *_NEVER_USUAL}
-    return table.drop(columns=[name for name in table if name in restored and not any(table[name])])
+    restorable = {*defaults_by_line, *_MAY_BE_EMPTY}
+    empty = [name for name in table if name in restorable and not any(table[name])]
+    return table.drop(columns=empty)
 
 
 _MEASURED = ('val_', 'test_', 'observed_', 'pseudo_', 'threshold', 'seconds')
@@ -233,7 +221,7 @@ def _is_measured(name: str) -> bool:
 
 
 def round_score(name: str, value: float) -> float:
-    """A score to the digits that the table of record has of it. name: its column."""
+    """Round a score as in the table of record. name: its column."""
     return float(_six_digits(repr(value))) if _is_measured(name) else value
 
 
@@ -241,7 +229,7 @@ def _six_digits(text: str) -> str:
     return f'{float(text):.6g}' if len(text) > 7 else text
 
 
-# how the names of columns of numbers begin
+# prefixes of the columns of numbers
 _NUMBERS = (
     'val_',
     'test_',
@@ -261,15 +249,15 @@ _NUMBERS = (
 def _check_line(
     header: list[str], line: list[str], numbers: list[int], seen: dict[tuple, list[str]]
 ):
-    """Refuse, with a ValueError, a line that does not fit its header, whose places `numbers` hold
-    something else, or another line of its run and key.
+    """Raise a ValueError for a line of wrong length, whose indices `numbers` do not hold numbers,
+    or that contradicts an earlier line in `seen`, {(run, key): line}, to which it is added.
     """
     if len(line) != len(header):
         raise ValueError(f'{len(line)} fields instead of {len(header)}')
-    for place in numbers:
-        value = line[place]
+    for index in numbers:
+        value = line[index]
         if value and not math.isfinite(parse_number(value)):
-            raise ValueError(f'{header[place]} is {value!r}, which is no number')
+            raise ValueError(f'{header[index]} is {value!r}, which is no number')
     run, key = (line[header.index(name)] for name in ('run', 'key'))
     if seen.setdefault((run, key), line) != line:
         raise ValueError(f'the run {run} has two lines that differ')
@@ -281,67 +269,61 @@ def parse_recorded_config(line: dict[str, str]) -> Config:
     Args:
         line: {column: text}, as from `read_record` with `dtype=str` and `keep_default_na=False`.
 
-    Returns:
-        Config.
-
     Raises:
-        SpmlError: for a value that no field can have.
+        SpmlError: for a value that a field cannot have.
     """
-    given = {
+    fields = {
         field.name: line[field.name] for field in dataclasses.fields(Config) if line.get(field.name)
     }
-    given |= {name: text == 'True' for name, text in given.items() if text in ('True', 'False')}
+    fields |= {name: text == 'True' for name, text in fields.items() if text in ('True', 'False')}
     exclude = [name for name in line['exclude'].split('|') if name]
-    return Config(**given | {'hparams': json.loads(line['hparams']), 'exclude': exclude})
+    return Config(**fields | {'hparams': json.loads(line['hparams']), 'exclude': exclude})
 
 
 def _lacks_a_score(old: pd.DataFrame, new: pd.DataFrame) -> pd.Series:
-    "Which lines are of runs that have a score now which is not in the line. Tables of texts."
+    "Which old lines lack a score that the new line of the same run has. Tables of texts."
     names = [name for name in new if _is_measured(name)]
-    place = ['run', 'key']
-    now = old[place].merge(new[[*place, *names]].drop_duplicates(place), 'left', place)
-    before = old.reindex(columns=names, fill_value='')
-    return ((before == '') & (now[names].fillna('') != '').to_numpy()).any(axis=1)
+    keys = ['run', 'key']
+    new_lines = old[keys].merge(new[[*keys, *names]].drop_duplicates(keys), 'left', keys)
+    is_new = (new_lines[names].fillna('') != '').to_numpy()
+    is_missing = old.reindex(columns=names, fill_value='') == ''
+    return (is_missing & is_new).any(axis=1)
 
 
 @any_name_in_frames()
 def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFrame:
-    """Add every finished run to the table of record; lines that are there stay as they are, unless
-    they were recorded without a score that the run has now. A run that was trained anew on other
-    photos or labels has its old name and another key, and gets a line of its own.
+    """Add every finished run to the table of record.
+
+    Existing lines stay as they are, unless they lack a score that the run has now. A run that was
+    trained anew on other photos or labels may have the same name; its key differs, so it gets
+    another line.
 
     Args:
         file: unset: `runs.csv` in the setting `outputs`.
         root: as in `load`.
 
     Returns:
-        The whole table, with one row per run and key.
+        The complete table as texts, with one row per run and key.
 
     Raises:
-        SpmlError: for a run or a table that is damaged; then the table stays as it is.
+        SpmlError: if a run or the table is damaged; then the table is not changed.
     """
     file = file or settings.path('outputs') / 'runs.csv'
-    with hold_lock(file):  # two at once would each write without the other's new lines
-        old = (
-            read_record(file, dtype=str, keep_default_na=False) if file.exists() else pd.DataFrame()
-        )
-        for name in ADDED:  # lines written before the field existed
-            if len(old) and name not in old:
-                old[name] = [str(neutral_fields(dataset)[name]) for dataset in old.dataset]
+    with hold_lock(file):  # another process may add runs at the same time
+        old = pd.DataFrame()
+        if file.exists():
+            old = read_record(file, dtype=str, keep_default_na=False)
         new = load(root)
         if len(new):
-            new = new.astype(str).where(
-                new.notna(), ''
-            )  # before pandas 3, astype writes nan and None
+            # before pandas 3, astype writes nan and None
+            new = new.astype(str).where(new.notna(), '')
         new = new.map(escape_bytes)
         if len(old) and len(new):
             old = old[~_lacks_a_score(old, new)]
-        # a score that either has not is empty
-        both = pd.concat([old, new], ignore_index=True).fillna('')
-        if len(both):
-            both = both.drop_duplicates(['run', 'key']).sort_values(
-                ['run', 'key'], ignore_index=True
-            )
-        text = _compact(both) if len(both) else both
+        runs = pd.concat([old, new], ignore_index=True).fillna('')
+        if len(runs):
+            runs = runs.drop_duplicates(['run', 'key'])
+            runs = runs.sort_values(['run', 'key'], ignore_index=True)
+        text = _compact(runs) if len(runs) else runs
         write_atomically(file, text.to_csv(index=False, lineterminator='\n'))
-    return both
+    return runs

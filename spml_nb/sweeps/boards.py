@@ -1,11 +1,11 @@
-"""Boards: the lines of all methods on a set of photos, from the record to CSV and Markdown."""
+"""Boards: tables that compare all methods on a data set, as CSV and Markdown."""
 
 import itertools
 import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files as packaged
 
 import pandas as pd
@@ -13,7 +13,7 @@ import pandas as pd
 from ..base import files, settings
 from ..base.errors import one_of
 from ..methods.core import find, names
-from ..runs import record as runs_record
+from ..runs import record
 from ..runs.config import HEADS, Config
 from .queue import finished
 from .search import (
@@ -32,72 +32,72 @@ from .search import (
 
 
 def baseline_head(head: str) -> str:
-    """The head on which AN is compared with a method on this head: the same, but the linear one for
-    class maps, whose mean is what a linear head gives.
+    """The head of AN that a method on this head is compared with: the same, but the linear head for
+    class maps, whose mean equals its logits.
     """
     return 'linear' if head == 'maps' else head
 
 
 def tabulate_search(row: Row, suite: str, dataset: str, runs: pd.DataFrame) -> pd.DataFrame:
-    """The record of a search.
+    """The runs of a search with their validation scores.
 
     Args:
         row, suite, dataset: as in `candidates`.
         runs: finished runs, as from `finished`.
 
     Returns:
-        DataFrame, one row per run: suite, dataset, loss, head, labels, lr, hparams (those given),
-        val_map in percent (as `choose_config` compares it; NaN if missing), chosen, key.
+        DataFrame, one row per run: suite, dataset, loss, head, labels, lr, hparams (JSON, without
+        the paper's values), val_map (percent, as from `validation_scores`; NaN if missing), chosen
+        (whether it is the best), key.
     """
-    tried = candidates(row, suite, dataset)
-    values = collect_validation(tried, runs)
-    chosen = None if values.isna().any() else tried[int(values.argmax())]
+    configs = candidates(row, suite, dataset)
+    scores = collect_validation(configs, runs)
+    chosen = None if scores.isna().any() else configs[int(scores.argmax())]
     return pd.DataFrame(
         {
             'suite': suite,
             'dataset': dataset,
             'loss': row.loss,
-            'head': tried[0].head,
+            'head': configs[0].head,
             'labels': row.labels,
-            'lr': [config.lr for config in tried],
-            'hparams': [json.dumps(config.hparams) for config in tried],
-            'val_map': values.to_numpy(),
-            'chosen': [config == chosen for config in tried],
-            'key': values.index,
+            'lr': [config.lr for config in configs],
+            'hparams': [json.dumps(config.hparams) for config in configs],
+            'val_map': scores.to_numpy(),
+            'chosen': [config == chosen for config in configs],
+            'key': scores.index,
         }
     )
 
 
 def half_interval(values: pd.Series) -> float:
-    """Half the width of the 95 % interval of a mean, by Student's t distribution.
+    """Half the width of the 95 % confidence interval of a mean, by Student's t distribution.
 
     Args:
-        values: a score of each seed.
+        values: one score per seed.
 
     Returns:
         In the unit of the values; NaN for fewer than two.
     """
-    from scipy.special import stdtrit  # here, as a packed sweep may not find scipy
+    from scipy.special import stdtrit  # imported here, as a packed sweep may lack scipy
 
     return float(stdtrit(len(values) - 1, 0.975) * values.sem())
 
 
 @dataclass(frozen=True)
 class BoardLine:
-    """A line of a board, over the seeds of a row's final runs; in percent but for shares, NaN for
-    what is missing.
+    """The final runs of a row, summarised over seeds. Scores in percent, NaN if missing.
 
     Args:
-        lr, hparams: chosen; hparams as JSON.
+        lr, hparams: the best of the search; hparams as JSON.
         val_map, test_map: means.
-        sd, half: of test_map, the deviation over seeds and half the 95 % interval.
-        over_an, over_plain_an: mean difference to AN on the same head, and on the linear head, with
-            the same seeds; AN with the same labels where it is a line, else with single ones.
-        n: seeds.
-        test_map_observed: mean of what selection on observed labels would have given.
-        late: share of runs whose best epoch is one of the last two.
-        exercised: share in which the method's mechanism acted, NaN if it has none.
-        test_maps: of each seed.
+        sd, half: of test_map: standard deviation, and half the 95 % confidence interval.
+        over_an, over_plain_an: mean difference of test_map to AN with the same seeds, on the same
+            head and on the linear head; AN on the same labels if it was run, else on single ones.
+        n: number of seeds.
+        test_map_observed: mean test mAP if observed labels had selected the epochs.
+        late: fraction of runs whose best epoch is one of the last two.
+        exercised: fraction of runs in which the method's mechanism acted; NaN if it has none.
+        test_maps: one per seed.
     """
 
     loss: str
@@ -128,7 +128,7 @@ def outcome(
     runs: pd.DataFrame,
     seeds: Iterable[int] | None = None,
 ) -> pd.DataFrame:
-    """What a comparison found, as far as it has been run.
+    """Summarise the final runs of each row, as far as they are done.
 
     Args:
         rows, suite, dataset: as in `run_search`.
@@ -140,49 +140,57 @@ def outcome(
     """
     rows = [replace(row, head=row.head or find(row.loss).head) for row in rows]
     configs = [finals(row, suite, dataset, runs, seeds) for row in rows]
-    by_seed = [_scores_by_seed(each, runs) for each in configs]
-    an = {
-        (row.head, row.labels): each.test_map
-        for row, each in zip(rows, by_seed, strict=True)
+    scores = [_scores_by_seed(row_configs, runs) for row_configs in configs]
+    baselines = {
+        (row.head, row.labels): row_scores.test_map
+        for row, row_scores in zip(rows, scores, strict=True)
         if row.loss == 'an'
     }
+    lines = map(partial(_summarise, baselines), rows, configs, scores)
+    return pd.DataFrame(lines, columns=COLUMNS)
 
-    def line(row: Row, configs: list[Config], by_seed: pd.DataFrame) -> BoardLine:
-        def over_an(head: str) -> float:
-            baseline = an.get((head, row.labels), an.get((head, 'single')))
-            return math.nan if baseline is None else (by_seed.test_map - baseline).mean()
 
-        return BoardLine(
-            loss=row.loss,
-            head=row.head,
-            labels=f'{row.labels}, {row.train_images} photos' if row.train_images else row.labels,
-            lr=configs[0].lr if configs else math.nan,
-            hparams=json.dumps(configs[0].hparams) if configs else '',
-            val_map=by_seed.val_map.mean(),
-            test_map=by_seed.test_map.mean(),
-            sd=by_seed.test_map.std(),
-            half=half_interval(by_seed.test_map),
-            over_an=over_an(baseline_head(row.head)),
-            over_plain_an=over_an('linear'),
-            n=len(by_seed),
-            test_map_observed=by_seed.test_map_observed.mean(),
-            late=by_seed.late.mean(),
-            exercised=by_seed.exercised.mean(),
-            test_maps=by_seed.test_map.round(2).tolist(),
-        )
+def _summarise(
+    baselines: dict[tuple[str, str], pd.Series],
+    row: Row,
+    configs: list[Config],
+    scores: pd.DataFrame,
+) -> BoardLine:
+    "A line from the final runs of a row; `baselines`: {(head, labels): test mAP of AN by seed}."
 
-    return pd.DataFrame(map(line, rows, configs, by_seed), columns=COLUMNS)
+    def over_an(head: str) -> float:
+        baseline = baselines.get((head, row.labels), baselines.get((head, 'single')))
+        return math.nan if baseline is None else (scores.test_map - baseline).mean()
+
+    return BoardLine(
+        loss=row.loss,
+        head=row.head,
+        labels=f'{row.labels}, {row.train_images} photos' if row.train_images else row.labels,
+        lr=configs[0].lr if configs else math.nan,
+        hparams=json.dumps(configs[0].hparams) if configs else '',
+        val_map=scores.val_map.mean(),
+        test_map=scores.test_map.mean(),
+        sd=scores.test_map.std(),
+        half=half_interval(scores.test_map),
+        over_an=over_an(baseline_head(row.head)),
+        over_plain_an=over_an('linear'),
+        n=len(scores),
+        test_map_observed=scores.test_map_observed.mean(),
+        late=scores.late.mean(),
+        exercised=scores.exercised.mean(),
+        test_maps=scores.test_map.round(2).tolist(),
+    )
 
 
 def _scores_by_seed(configs: list[Config], runs: pd.DataFrame) -> pd.DataFrame:
-    "Of those that are done."
-    by_seed = look_up_scores(configs, runs).set_axis([config.seed for config in configs])
-    return by_seed.dropna(subset='test_map')
+    "The scores of finished runs, indexed by seed."
+    scores = look_up_scores(configs, runs).set_axis([config.seed for config in configs])
+    return scores.dropna(subset='test_map')
 
 
 def all_method_rows() -> list[Row]:
-    """Each method that learns from labels alone, on every head it allows, full labels included, the
-    label-wise last.
+    """Every method that needs no side information, on each of its heads; slow label-wise heads
+    last.
 
     Returns:
         Rows for `run_search` and `outcome`.
@@ -197,14 +205,11 @@ def all_method_rows() -> list[Row]:
 
 
 def suite_rows(suite: str) -> list[Row]:
-    """The lines of a suite's boards.
-
-    Args:
-        suite: a key of `SUITES`.
+    """The rows of a suite's boards.
 
     Returns:
-        `all_method_rows`, or the suite's methods, each on its own head, with AN on every one of
-        these heads.
+        `all_method_rows`, or if the suite names methods, each of these on its default head, with AN
+        on the same heads.
 
     Raises:
         SpmlError: for another suite.
@@ -222,14 +227,14 @@ def suite_rows(suite: str) -> list[Row]:
 
 @cache
 def _validation_photos() -> dict[str, int]:
-    """How many photos each of our sets has for validation."""
+    """{data set: number of validation photos}."""
     file = packaged('spml_nb') / 'assets' / 'photos.csv'
     return pd.read_csv(file, index_col='name').val.to_dict()
 
 
 def board_rows(suite: str, dataset: str) -> list[Row]:
-    """`suite_rows`, and what the labels of the validation photos are worth where they choose: a row
-    that learns from as many other photos with all their labels.
+    """`suite_rows`, and for frozen features a row that is trained on as many fully labelled photos
+    as validation has: what the validation labels are worth.
 
     Args:
         suite, dataset: as in `candidates`.
@@ -249,14 +254,14 @@ def sweep(
     tell: Callable[[str], None] = print,
     **launch,
 ) -> pd.DataFrame:
-    """Train what the boards of a suite still need and write them, the cheap heads first.
+    """Train the missing runs of a suite, fast heads first, and write its boards.
 
     Args:
         suite: a key of `SUITES`.
-        datasets: some of the suite's; none: all of them.
-        losses: some of its methods; none: all of them.
-        dry_run: only say how much there is.
-        tell: is given the lines.
+        datasets: some of the suite's; empty: all of them.
+        losses: some of its methods; empty: all of them.
+        dry_run: only report how many runs are missing, and how long they take.
+        tell: called with each line of progress.
         launch: engine, address and jobs, as in `run`.
 
     Returns:
@@ -269,38 +274,38 @@ def sweep(
     methods = sorted({row.loss for row in rows})
     losses = {one_of(loss, methods, f'method of {suite}') for loss in losses} or methods
     datasets = [check_dataset(name, suite) for name in datasets or SUITES[suite]['datasets']]
-    done = []
+    tables = []
     for labelwise, dataset in itertools.product((False, True), datasets):
         tell(f"{dataset}, {'label-wise head' if labelwise else 'all other heads'}:")
-        chosen = [
+        trained = [
             row for row in rows if row.loss in losses and (row.head == 'labelwise') == labelwise
         ]
-        done.append(run_search(chosen, suite, dataset, None, dry_run=dry_run, tell=tell, **launch))
+        table = run_search(trained, suite, dataset, None, dry_run=dry_run, tell=tell, **launch)
+        tables.append(table)
         if dry_run:
             continue
-        runs_record.export_csv()
+        record.export_csv()
         write_board(suite, dataset, finished(), tell)
-        if (done[-1].state == 'missing').any():
+        if (table.state == 'missing').any():
             break  # interrupted
-    return pd.concat(done, ignore_index=True)
+    return pd.concat(tables, ignore_index=True)
 
 
 def write_board(
     suite: str, dataset: str, runs: pd.DataFrame, tell: Callable[[str], None] = lambda line: None
 ) -> pd.DataFrame:
     """Write a board to `methods/NAME.csv`, `.md`, `_search.csv` and `_best_of_k.csv` in the setting
-    `outputs`.
+    `outputs`; nothing if no run is done.
 
-    NAME is that of the data set, with `_finetune` behind it for the suite `photos_finetune`.
+    NAME is the data set, with the suffix `_finetune` for the suite `photos_finetune`.
 
     Args:
         suite, dataset: as in `candidates`.
         runs: finished runs, as from `finished`.
-        tell: is given a line where the range of learning rates is too narrow.
+        tell: called with a line if the range of learning rates is too narrow.
 
     Returns:
-        DataFrame as from `outcome`, the best first; what was not run is left out, and nothing is
-        written for nothing.
+        DataFrame as from `outcome`, the best first, without rows that have no final run.
 
     Raises:
         SpmlError: if the files cannot be written.
@@ -308,22 +313,22 @@ def write_board(
     rows = suite_rows(suite)
     board = outcome(board_rows(suite, dataset), suite, dataset, runs).query('n > 0')
     board = board.sort_values('test_map', ascending=False, ignore_index=True, kind='stable')
-    tried = pd.concat(
+    searches = pd.concat(
         [tabulate_search(row, suite, dataset, runs) for row in rows], ignore_index=True
     )
-    at_ends = _chosen_at_ends(tried, suite)
+    at_ends = _chosen_at_ends(searches, suite)
     if at_ends:
         tell(
             f'{dataset}: the best rate is the lowest or highest tried for {at_ends}. Raise '
             f'`widened` by one and `draws` by two in the suite {suite!r} of '
-            'spml_nb/sweeps/search.py. Then give the command again.'
+            'spml_nb/sweeps/search.py. Then run the command again.'
         )
     if not len(board):
         return board
-    tried = tried.dropna(subset='val_map')
+    searches = searches.dropna(subset='val_map')
     folder = settings.path('outputs') / 'methods'
     name = dataset + suite.removeprefix('photos').removeprefix('mini')
-    tables = {name: board, f'{name}_search': tried, f'{name}_best_of_k': _best_of_k(tried)}
+    tables = {name: board, f'{name}_search': searches, f'{name}_best_of_k': _best_of_k(searches)}
     for stem, table in tables.items():
         rounded = table.round(4).assign(**table.filter(['lr']))
         text = rounded.to_csv(index=False, lineterminator='\n')
@@ -333,24 +338,24 @@ def write_board(
     return board
 
 
-def _chosen_at_ends(tried: pd.DataFrame, suite: str) -> str:
-    "Which rows of a board have chosen the lowest or the highest rate."
+def _chosen_at_ends(searches: pd.DataFrame, suite: str) -> str:
+    "The rows whose best learning rate is the lowest or the highest tried, as text."
     ends = min(suite_rates(suite)), max(suite_rates(suite))
-    chosen = tried[tried.chosen & tried.lr.isin(ends)]
+    chosen = searches[searches.chosen & searches.lr.isin(ends)]
     return ', '.join(
         f'{run.loss} ({run.head}, {run.labels}) {run.lr:g}' for run in chosen.itertuples()
     )
 
 
-def _best_of_k(tried: pd.DataFrame) -> pd.DataFrame:
+def _best_of_k(searches: pd.DataFrame) -> pd.DataFrame:
     "The best-of-k curve of each row of a board: loss, head, labels, k, val_map."
-    rows = tried.groupby(['loss', 'head', 'labels'], sort=False).val_map
+    rows = searches.groupby(['loss', 'head', 'labels'], sort=False).val_map
     curves = rows.apply(lambda values: pd.Series(best_of_k(values), range(1, len(values) + 1)))
     return curves.rename_axis(['loss', 'head', 'labels', 'k']).dropna().reset_index()
 
 
 def _page(board: pd.DataFrame, suite: str, dataset: str, at_ends: str) -> str:
-    "A board as Markdown, below what has to be runs to read it."
+    "A board as Markdown, with an introduction that explains it."
     protocol = SUITES[suite]
     seeds = ', '.join(f'{head} {n}' for head, n in protocol['seeds'].items())
     text = (
@@ -372,13 +377,13 @@ def _page(board: pd.DataFrame, suite: str, dataset: str, at_ends: str) -> str:
     shown = board.drop(columns='test_maps').round(1)
     shown = shown.assign(lr=board.lr, late=board.late.round(2))
     numbers = shown.select_dtypes('float').columns
-    shown[numbers] += 0.0  # no minus before 0
+    shown[numbers] += 0.0  # turns -0.0 into 0.0
     cells = shown.astype(object).where(shown.notna(), '')
     return f'{text}\n\n{files.markdown_table([[*cells], *cells.to_numpy().tolist()])}'
 
 
 def write_boards(runs: pd.DataFrame):
-    """Write every board that has a run, as `write_board` does.
+    """Write the board of every data set that was searched on, as `write_board` does.
 
     Args:
         runs: finished runs, as from `finished`.

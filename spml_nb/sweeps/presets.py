@@ -21,10 +21,10 @@ __all__ = [
 
 
 def preset(paper: str, dataset: str, loss: str) -> dict:
-    """A run of a paper as the fields of a configuration.
+    """The settings of a paper for one of its methods on a data set.
 
     Returns:
-        {field: value} for `Config(**preset(...))`; change what you like before.
+        {field: value} for `Config(**preset(...))`.
 
     Raises:
         SpmlError: for a combination that the paper does not have.
@@ -37,7 +37,7 @@ def preset(paper: str, dataset: str, loss: str) -> dict:
 
 
 def preset_table(paper: str | None = None) -> pd.DataFrame:
-    """Every preset, value by value.
+    """All settings of the papers, one value per row.
 
     Args:
         paper: one of `PAPERS`; unset: all.
@@ -60,10 +60,10 @@ def preset_table(paper: str | None = None) -> pd.DataFrame:
 
 
 def preset_overview(paper: str, loss: str | None = None) -> pd.DataFrame:
-    """A paper's presets side by side.
+    """A paper's settings side by side for its data sets.
 
     Args:
-        loss: one of its losses; unset: its own main one.
+        loss: one of its losses; unset: its first.
 
     Returns:
         DataFrame indexed by name, with one column per data set and the source.
@@ -72,11 +72,11 @@ def preset_overview(paper: str, loss: str | None = None) -> pd.DataFrame:
         SpmlError: for an unknown paper, or a loss that it does not have.
     """
     rows = preset_table(paper)
-    compared = list(rows.loss.unique())
-    loss = one_of(loss or compared[0], compared, f'loss of {paper!r}')
+    losses = list(rows.loss.unique())
+    loss = one_of(loss or losses[0], losses, f'loss of {paper!r}')
     rows = rows[rows.loss == loss].astype({'value': str})
     wide = rows.pivot(index='name', columns='dataset', values='value')
     wide = wide.reindex(index=rows.name.unique(), columns=rows.dataset.unique()).fillna('·')
-    # of what was chosen here the values stand in the columns
+    # 'chosen here: VALUES' repeats the columns
     sources = rows.source.str.replace(r'(chosen here): .*', r'\1', regex=True)
     return wide.assign(source=sources.groupby(rows.name).agg(lambda s: ' | '.join(s.unique())))

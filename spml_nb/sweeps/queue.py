@@ -1,7 +1,7 @@
-"""Trains many configurations in parallel, here or on a Ray cluster; resumes when stopped."""
+"""Train many configurations in parallel, on this machine or a Ray cluster; resume when stopped."""
 
 # The folder of each run shows whether the run is done, so a launcher has little to do: keep workers
-# busy, skip what is done, note what failed, and say how long the rest will take.
+# busy, skip finished runs, collect errors, and estimate the time left.
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -35,35 +35,32 @@ from ..runs.folder import Run, hash_file, locate_run, provenance, read_json
 from . import estimate
 
 
-def _no_link(file: str, flags: int) -> int:
-    "Opens a log, but not the file behind a link."
+def _open_no_follow(file: str, flags: int) -> int:
+    "An `opener` that does not write through a symbolic link."
     return os.open(file, flags | getattr(os, 'O_NOFOLLOW', 0), 0o666)
 
 
 def attempt_run(config: Config) -> str:
-    """Train one run; its output goes to a file beside its folder and in the end inside it
-    (`log.txt`).
+    """Train one run, and return an error instead of raising it.
+
+    The output goes to a log beside the run's folder, and after the training to `log.txt` in it.
 
     Returns:
-        '', or the message of what stopped it.
+        '' if the run is done, else the error message.
     """
     try:
         run = locate_run(resolve(config))
         run.folder.parent.mkdir(parents=True, exist_ok=True)
         log = run.folder.parent / f'{run.folder.name}.log'
         with (
-            open(log, 'a', opener=_no_link) as output,
+            open(log, 'a', opener=_open_no_follow) as output,
             contextlib.redirect_stdout(output),
             contextlib.redirect_stderr(output),
         ):
             _train(config, run)
         # another sweep that waited for this run may have moved its log already
         with contextlib.suppress(FileNotFoundError):
-            content = log.read_bytes()
-            # behind what an earlier attempt left there
-            with open(run.folder / 'log.txt', 'ab', opener=_no_link) as output:
-                output.write(content)
-            log.unlink()
+            _append_log(log, run.folder / 'log.txt')
     except SpmlError as error:
         return str(error)
     except OSError as error:
@@ -71,6 +68,13 @@ def attempt_run(config: Config) -> str:
     except Exception as error:
         return f'{type(error).__name__}: {error}'
     return ''
+
+
+def _append_log(log: Path, target: Path):
+    content = log.read_bytes()
+    with open(target, 'ab', opener=_open_no_follow) as output:
+        output.write(content)
+    log.unlink()
 
 
 def _train(config: Config, run: Run):
@@ -88,7 +92,7 @@ def _train(config: Config, run: Run):
 
 
 def _finish_diverged(run: Run, error: SpmlError, seconds: float):
-    "No weights, and validation 0, so that a search can go on without the run."
+    "Mark a diverged run as done: without weights, and with a validation mAP of 0 for the search."
     config = run.config
     data = loading.load(config.dataset, config.root, config.min_positives, config.exclude)
     result = {
@@ -110,30 +114,30 @@ def _attempt_fields(fields: dict) -> str:
 
 
 def serve_worker():
-    """What a worker process does: it reads a configuration per line from its input and prints an
-    answer per line.
+    """The main loop of a worker process: read a configuration (JSON) per line from stdin, train it,
+    and answer with the message of `attempt_run` (JSON) on a line of stdout.
 
     One process trains many runs, since starting Python and torch takes longer than some of them.
     """
-    orders = queue.Queue()
-    answers = sys.stdout  # `attempt_run` redirects it while it trains
+    configs = queue.Queue()
+    answers = sys.stdout  # `attempt_run` redirects sys.stdout while it trains
 
     def listen():
         for line in sys.stdin:
-            orders.put(line)
+            configs.put(line)
         os._exit(0)  # the launcher has closed the pipe or died
 
     threading.Thread(target=listen, daemon=True).start()
     while True:
-        message = _attempt_fields(json.loads(orders.get()))
+        message = _attempt_fields(json.loads(configs.get()))
         print(json.dumps(message), file=answers, flush=True)
 
 
-_AGAIN = 'Give the same command again to go on from its last checkpoint.'
+_RETRY = 'Run the same command again to resume from its last checkpoint.'
 
 
 class _Worker:
-    "A process that trains one configuration after another; its number, from 0, decides its GPU."
+    "A process that trains one configuration after another; its number, from 0, selects its GPU."
 
     def __init__(self, number: int, jobs: int):
         self.number = number
@@ -156,7 +160,7 @@ class _Worker:
         )
 
     def train(self, config: Config) -> str:
-        "Gives '' or what went wrong; a worker that dies is replaced."
+        "Return '' or an error message. If the process dies, the next call starts a new one."
         try:
             if self.process is None:
                 self.start(config)
@@ -165,9 +169,9 @@ class _Worker:
             answer = self.process.stdout.readline()
         except BrokenPipeError:
             answer = ''
-        except Exception as error:  # no process could be started, say
+        except Exception as error:  # e.g. the process could not be started
             return f'{type(error).__name__}: {error}'
-        if 'CUDA error' in answer:  # every later run of that process would fail as well
+        if 'CUDA error' in answer:  # every later run in this process would fail, too
             self.stop()
             self.process = None
         if answer:
@@ -175,8 +179,8 @@ class _Worker:
         code = self.process.wait()
         self.process = None
         return (
-            f'the process ended with exit status {code} (-9: killed, often for want of memory). '
-            f'{_AGAIN}'
+            f'the process ended with exit status {code} (-9: killed, often because memory ran '
+            f'out). {_RETRY}'
         )
 
     def stop(self):
@@ -185,7 +189,7 @@ class _Worker:
 
 
 def _gpus() -> list[str]:
-    "The GPUs that workers share, as CUDA_VISIBLE_DEVICES names them."
+    "The GPUs that this process may use, as in CUDA_VISIBLE_DEVICES."
     import torch
 
     visible = os.environ.get('CUDA_VISIBLE_DEVICES')
@@ -193,10 +197,11 @@ def _gpus() -> list[str]:
 
 
 def canonical_config(config: Config) -> Config:
-    """The run that a configuration stands for: losses that are one loss share a run.
+    """Resolve a configuration, and replace its loss by the one that it is declared equal to on its
+    labels, if any, so that both share a run.
 
     Returns:
-        A resolved configuration, of the same loss or of one that is equal to it on these labels.
+        A resolved configuration.
 
     Raises:
         SpmlError: for a configuration that cannot be resolved.
@@ -206,7 +211,7 @@ def canonical_config(config: Config) -> Config:
     resolved = resolve(config)
     labels = resolved.labels
     if resolved.dataset not in loading.names() or resolved.dataset in registry.PARTLY_KNOWN:
-        labels = labels.replace('full', 'known')  # all that a table knows need not be all
+        labels = labels.replace('full', 'known')  # a table may leave labels unknown
     loss, hparams = find_equal_loss(resolved.loss, resolved.hparams, labels)
     if (loss, hparams) == (resolved.loss, resolved.hparams):
         return resolved
@@ -214,31 +219,31 @@ def canonical_config(config: Config) -> Config:
 
 
 def key(config: Config) -> str:
-    """`science_key` of the run that a configuration stands for; quick when asked again."""
+    """`science_key` of the canonical configuration; cached until the data set's files change."""
     changes = {'device': 'cpu'}  # a key is the same on every device
     if config.side:
-        changes['side'] = pin_side_file(config.side)  # with its content as it is now
+        changes['side'] = pin_side_file(config.side)  # with a hash of its current content
     text = json.dumps(vars(config) | changes)
-    place = text, stamp_folder(config.dataset, config.root)
-    if place not in _KEYS:
-        _KEYS[place] = science_key(canonical_config(config.changed(**changes)))
-    return _KEYS[place]
+    entry = text, stamp_folder(config.dataset, config.root)
+    if entry not in _KEYS:
+        _KEYS[entry] = science_key(canonical_config(config.changed(**changes)))
+    return _KEYS[entry]
 
 
 _KEYS = {}
 
 
 def plan_runs(configs: Iterable[Config], runs: pd.DataFrame | None = None) -> pd.DataFrame:
-    """What a sweep would do.
+    """List the runs of a sweep, with their state and the time they are expected to take.
 
     Args:
         configs: any configurations.
-        runs: finished runs; unset: as from `finished`.
+        runs: finished runs to estimate times from; unset: as from `finished`.
 
     Returns:
-        DataFrame, one row per different run: config, run, state ('done', 'begun' or 'missing'),
-        expected seconds (NaN if nothing is like it) and whether these are by timed steps (`timed`)
-        instead of runs that are done.
+        DataFrame, one row per distinct run: config, run (name), state ('done', 'begun' or
+        'missing'), expected (seconds; NaN if no finished run is similar and no steps were timed)
+        and timed (whether `expected` comes from timed steps rather than from finished runs).
 
     Raises:
         SpmlError: for a configuration that cannot be resolved.
@@ -259,18 +264,19 @@ def plan_runs(configs: Iterable[Config], runs: pd.DataFrame | None = None) -> pd
 
 
 def find_earlier_runs(configs: Iterable[Config]) -> list[str]:
-    """Runs on labels, photos or parts that the folder had before, beside which those of now stand.
+    """Find existing runs whose folder of photos has since changed its labels, photos or split, so
+    that these configurations are trained anew in folders of their own.
 
     Returns:
         Their names in the setting `runs`.
     """
-    plain = [(Run(run.config, run.folder.parent).folder, run.folder) for run in _runs(configs)]
-    return [before.name for before, now in plain if before != now and before.is_dir()]
+    folders = [(Run(run.config, run.folder.parent).folder, run.folder) for run in _runs(configs)]
+    return [before.name for before, now in folders if before != now and before.is_dir()]
 
 
 def find_stale_runs(configs: Iterable[Config]) -> list[str]:
-    """Runs that are done, but with other weights or photos than there are now under the same names
-    and of the same sizes, which the name of a run cannot tell apart.
+    """Find finished runs whose photos or weights file have been replaced since by others of the
+    same name, which the name of a run does not show.
 
     Returns:
         Their names in the setting `runs`.
@@ -284,59 +290,58 @@ def find_stale_runs(configs: Iterable[Config]) -> list[str]:
 
 
 def _runs(configs: Iterable[Config]) -> list[Run]:
-    "Each run once."
+    "The distinct runs of configurations."
     root = settings.path('runs')
-    device = str(settings.device())  # read once for all
+    device = str(settings.device())
     configs = (config.changed(device=config.device or device) for config in configs)
     runs = (locate_run(canonical_config(config), root) for config in configs)
     return list({run.folder.name: run for run in runs}.values())
 
 
 def _states(runs: list[Run]) -> list[str]:
-    """'done', 'begun' or 'missing'. Done are runs with the data that their folder of photos and the
-    weights that their file hold now.
-    """
-    content = cache(_content_of_photos)  # one look at the files for all runs
+    "'done' (on the current data and weights), 'begun' or 'missing', for each run."
+    hash_photos = cache(_hash_photos)  # reads each folder once
 
     def state(run: Run) -> str:
-        if run.done and _is_current(run, content):
+        if run.done and _is_current(run, hash_photos):
             return 'done'
         return 'begun' if (run.folder / 'last.pt').is_file() else 'missing'
 
     return list(map(state, runs))
 
 
-def _is_current(run: Run, content_of_photos: Callable) -> bool:
+def _is_current(run: Run, hash_photos: Callable) -> bool:
+    "Whether a finished run was trained on the data and weights that are on disk now."
     config = run.config
     result = read_json(run.folder / 'result.json', ('data',))
     if science_key(config, result['data']) != science_key(config):
         return False
-    now = {
+    hashes = {
         'weights': hash_file(config.weights),
-        'photos': content_of_photos(config.dataset, config.root),
+        'photos': hash_photos(config.dataset, config.root),
     }
     return all(
         None in (value, result.get(name)) or value == result[name]  # older versions wrote none
-        for name, value in now.items()
+        for name, value in hashes.items()
     )
 
 
-def _content_of_photos(dataset: str, root: str | None) -> str | None:
-    "None for a named data set."
+def _hash_photos(dataset: str, root: str | None) -> str | None:
+    "A hash of a folder's photos; None for a named data set."
     if dataset in loading.names():
         return None
-    with warnings.catch_warnings(action='ignore'):  # whoever trains on the folder is warned
+    with warnings.catch_warnings(action='ignore'):  # training repeats them
         return loading.load(dataset, root).content
 
 
 def finished(*others: pd.DataFrame) -> pd.DataFrame:
-    """Every finished run at hand, in the setting `runs` and in the table of record.
+    """Every finished run in the setting `runs` and in the table of record.
 
     Args:
-        others: runs from elsewhere, as from `runs.load`; of two with one key, these count.
+        others: further runs, as from `runs.load`; they win over runs with the same key.
 
     Returns:
-        DataFrame as from `runs.load`, indexed by the runs' `science_key`; empty when there is none.
+        DataFrame as from `runs.load`, indexed by `science_key`.
 
     Raises:
         SpmlError: for a run or a table that is damaged.
@@ -345,63 +350,41 @@ def finished(*others: pd.DataFrame) -> pd.DataFrame:
     file = settings.path('outputs') / 'runs.csv'
     if file.exists():
         tables.append(_recorded(file, file.stat().st_mtime_ns))
-    both = pd.concat(tables, ignore_index=True)
-    return both.drop_duplicates('key').set_index('key') if len(both) else both
+    runs = pd.concat(tables, ignore_index=True)
+    return runs.drop_duplicates('key').set_index('key') if len(runs) else runs
 
 
 @lru_cache(maxsize=1)
-def _recorded(file: Path, changed: int) -> pd.DataFrame:
+def _recorded(file: Path, modified: int) -> pd.DataFrame:
     return record.read_record(file)
 
 
-# Seconds. However few its photos, a run reads them, and scores and writes after each epoch. Of the
-# recorded heads a quarter took 1.6 s at most, on the 1,342 training photos of ccp 1.5 s.
+# Seconds that the shortest run takes, however few its photos. A quarter of the recorded runs on
+# frozen features took 1.6 s or less.
 SHORTEST = 2.0
 
-# Seconds until a worker has loaded torch and all else that a run needs; on two cores 4 to 9.
+# Seconds until a worker has imported torch and the rest; 4 to 9 on two cores.
 STARTUP = 5.0
 
-# Runs that differ there say nothing about each other's time: fine-tuning takes some hundreds of
+# Times are compared only between runs that agree in these fields: fine-tuning takes hundreds of
 # times as long as a head on frozen features.
 _PACE = ('regime', 'backbone', 'image_size', 'device')
+# further fields to agree in, from the most to the least similar runs
 _LIKENESS = (('dataset', 'head', 'loss'), ('dataset', 'head'), ('head', 'loss'), ('head',), ())
 
 
 def _expected(configs: pd.Series, runs: pd.DataFrame) -> list[float]:
-    """For each configuration, median seconds of the finished runs that are most like it; NaN where
-    none is.
+    """Median seconds of the finished runs most similar to each configuration; NaN if none is.
 
-    On other data, time goes with the number of images; of these sets the one with about as many
-    classes counts, since attention takes longer with more of them.
+    Between data sets, seconds are scaled by the number of images, from the set whose number of
+    classes is closest: attention takes longer with more classes.
     """
     if not len(runs):
         return [math.nan] * len(configs)
     kinds = {device: device.partition(':')[0] for device in runs.device.unique()}
     runs = runs.assign(device=runs.device.map(kinds))
-
-    @cache
-    def medians(names: tuple[str, ...]) -> pd.Series:
-        if 'dataset' in names:
-            return runs.groupby([*names, *_PACE]).seconds.median()
-        sizes = runs.dataset.map({name: _size(name) for name in runs.dataset.unique()})
-        paces = runs.assign(pace=runs.seconds / sizes.str[0], classes=sizes.str[1])
-        return paces.groupby([*names, *_PACE, 'classes']).pace.median()
-
-    @cache
-    def expect(dataset: str, **fields) -> float:
-        fields |= {'dataset': Path(dataset).name}
-        for names in _LIKENESS:
-            like = tuple(fields[name] for name in (*names, *_PACE))
-            if like not in medians(names).index:
-                continue
-            median = medians(names)[like]
-            if 'dataset' in names:
-                return median
-            images, classes = _size(dataset)
-            distance = np.abs(np.log(median.index.to_numpy() / classes))
-            return max(images * median.iloc[distance.argmin()], SHORTEST)
-        return math.nan
-
+    medians = cache(partial(_median_times, runs))
+    expect = cache(partial(_expect, medians))
     fields = ('dataset', 'head', 'loss', 'regime', 'backbone', 'image_size')
     return [
         expect(
@@ -412,8 +395,32 @@ def _expected(configs: pd.Series, runs: pd.DataFrame) -> list[float]:
     ]
 
 
+def _median_times(runs: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
+    "Median seconds by fields: of a run with `dataset`, else per image, by number of classes, too."
+    if 'dataset' in names:
+        return runs.groupby([*names, *_PACE]).seconds.median()
+    sizes = runs.dataset.map({name: _size(name) for name in runs.dataset.unique()})
+    runs = runs.assign(per_image=runs.seconds / sizes.str[0], classes=sizes.str[1])
+    return runs.groupby([*names, *_PACE, 'classes']).per_image.median()
+
+
+def _expect(medians: Callable[[tuple[str, ...]], pd.Series], dataset: str, **fields) -> float:
+    fields |= {'dataset': Path(dataset).name}
+    for names in _LIKENESS:
+        similar = tuple(fields[name] for name in (*names, *_PACE))
+        if similar not in medians(names).index:
+            continue
+        median = medians(names)[similar]
+        if 'dataset' in names:
+            return median
+        images, classes = _size(dataset)
+        distance = np.abs(np.log(median.index.to_numpy() / classes))
+        return max(images * median.iloc[distance.argmin()], SHORTEST)
+    return math.nan
+
+
 def _size(dataset: str) -> tuple[float, float]:
-    "About how many images a run on a data set trains on, and its classes; NaN where unknown."
+    "Approximate number of training and validation images, and of classes; NaN if unknown."
     counts = estimate.count_photos(dataset)
     return counts.train + counts.val, counts.classes
 
@@ -421,15 +428,15 @@ def _size(dataset: str) -> tuple[float, float]:
 def _local(
     todo: pd.DataFrame, jobs: int, address: None, tell: Callable
 ) -> Iterator[tuple[str, str]]:
-    "Train in `jobs` processes of this machine. Gives (run, '' or what went wrong) as each ends."
-    orders = deque(zip(todo.run, todo.config, strict=True))
+    "Train in `jobs` processes of this machine. Yields (run, '' or error message) as each ends."
+    waiting = deque(zip(todo.run, todo.config, strict=True))
     answers = queue.Queue()
     workers = [_Worker(k, jobs) for k in range(min(jobs, len(todo)))]
 
     def serve(worker):
-        with contextlib.suppress(IndexError):  # no order is left
+        with contextlib.suppress(IndexError):  # nothing is waiting
             while True:
-                name, config = orders.popleft()
+                name, config = waiting.popleft()
                 answers.put((name, worker.train(config)))
 
     try:
@@ -438,17 +445,17 @@ def _local(
         for _ in range(len(todo)):
             yield answers.get()
     finally:
-        orders.clear()
+        waiting.clear()
         for worker in workers:
             worker.stop()
 
 
-RETRIES = 5  # of a run whose machine died
+_RETRIES = 5  # of a run whose machine died
 
 
 def worker_settings() -> dict[str, str]:
-    """The environment of a worker on another machine, which starts in a folder of its own: every
-    setting of this process, with folders as absolute paths.
+    """The environment variables that give a worker in another working folder the settings of this
+    process, with absolute paths.
     """
     environment = {
         name: value
@@ -461,7 +468,7 @@ def worker_settings() -> dict[str, str]:
 
 
 def gpu_share(gpus: float, jobs: int) -> float:
-    """GPUs that a run takes, 0 to 1 in hundredths.
+    """The fraction of a GPU that each run gets, rounded down to hundredths; 0 without a GPU.
 
     Args:
         gpus: number of GPUs in the cluster.
@@ -469,18 +476,16 @@ def gpu_share(gpus: float, jobs: int) -> float:
     """
     if gpus < 1:
         return 0.0
-    if jobs <= gpus:
-        return 1.0
-    on_the_fullest = math.ceil(jobs / gpus)
-    return int(100 / on_the_fullest) / 100
+    runs_per_gpu = math.ceil(jobs / gpus)
+    return int(100 / runs_per_gpu) / 100
 
 
 def _on_ray(
     todo: pd.DataFrame, jobs: int, address: str | None, tell: Callable
 ) -> Iterator[tuple[str, str]]:
-    """Train on a Ray cluster. Gives (run, '' or what went wrong) as each ends.
+    """Train on a Ray cluster. Yields (run, '' or error message) as each ends.
 
-    At most `jobs` tasks are given out at a time, so that Ctrl-C leaves none waiting in the cluster.
+    At most `jobs` tasks are submitted at a time, so that Ctrl-C leaves none waiting in the cluster.
     """
     ray = _connected(address)
     gpus = ray.cluster_resources().get('GPU', 0)
@@ -489,12 +494,12 @@ def _on_ray(
     if gpus and not share:
         tell(
             'The cluster has GPUs, but these runs are for the CPU, as this machine has no GPU or '
-            'says so. Start the sweep on one that has.'
+            'its setting `device` is cpu. Start the sweep on a machine with a GPU.'
         )
     task = ray.remote(
         num_cpus=1,
         num_gpus=share,
-        max_retries=RETRIES,
+        max_retries=_RETRIES,
         runtime_env={'env_vars': worker_settings()},
     )(_attempt_fields)
     waiting = deque(zip(todo.run, todo.config, strict=True))
@@ -507,8 +512,8 @@ def _on_ray(
             (answer,), _ = ray.wait(list(pending))
             try:
                 message = ray.get(answer)
-            except ray.exceptions.RayError as error:  # what befell the task
-                message = f'{type(error).__name__}: {str(error).splitlines()[0]}. {_AGAIN}'
+            except ray.exceptions.RayError as error:
+                message = f'{type(error).__name__}: {str(error).splitlines()[0]}. {_RETRY}'
             yield pending.pop(answer), message
     finally:
         for answer in pending:
@@ -516,7 +521,7 @@ def _on_ray(
 
 
 def _connected(address: str | None):
-    "The module `ray`, connected."
+    "Import ray and connect it to a cluster."
     try:
         import ray
     except ImportError as error:
@@ -543,10 +548,7 @@ ENGINES = {'local': _local, 'ray': _on_ray}
 
 
 def check_launch(engine: str = 'local', address: str | None = None, jobs: int = 1):
-    """Check how runs are to be launched, before any work.
-
-    Args:
-        engine, address, jobs: as in `run`.
+    """Check the options of `run` before any work.
 
     Raises:
         SpmlError: for another engine, an address without Ray, or jobs below 1.
@@ -575,13 +577,14 @@ def run(
         engine: 'local' for processes of this machine, 'ray' for a cluster.
         address: of the Ray cluster; unset: Ray on this machine alone.
         jobs: runs at a time.
-        tell: is given a line after each run.
-        earlier, later: other runs that the lines count, so that they tell of the whole work: for
-            each that has ended '' or what went wrong, and the seconds expected of each to come.
+        tell: called with a line of progress after each run.
+        earlier: messages of runs that ended before this call ('' for success), which the progress
+            counts as well.
+        later: expected seconds of the runs that follow this call, likewise.
 
     Returns:
-        DataFrame, one row per different run: config, run, state ('done', 'failed', or 'missing'
-        after an interruption) and message.
+        DataFrame, one row per distinct run: config, run (name), state ('done', 'failed', or
+        'missing' after an interruption) and message ('' for success).
 
     Raises:
         SpmlError: as `check_launch`, and for a configuration that cannot be resolved.
@@ -598,13 +601,13 @@ def run(
             with contextlib.closing(ENGINES[engine](todo, jobs, address, tell)) as answers:
                 for name, message in answers:
                     if not messages and expected[name] > 0:
-                        # the first also decodes photos and computes features, which counts once
+                        # the first run also decoded photos and computed features, for all runs
                         began = max(began, time.perf_counter() - expected[name])
                     messages[name] = message
                     seconds = time.perf_counter() - began
                     tell(f'{describe_queue(messages, everything, seconds, jobs, earlier)}  {name}')
     except KeyboardInterrupt:
-        tell('interrupted: the same command goes on from here.')
+        tell('interrupted: the same command resumes from here.')
     table = table.drop(columns=['expected', 'timed']).assign(
         state=_states([locate_run(config) for config in table.config]),
         message=[messages.get(name, '') for name in table.run],
@@ -612,18 +615,19 @@ def run(
     left = table.state != 'done'
     table.loc[left, 'state'] = np.where(table.message[left] != '', 'failed', 'missing')
     for (why, state), rows in table[table.message != ''].groupby(['message', 'state'], sort=False):
-        tell(f'{state}: {join_items(rows.run, 3)}: {why}')  # a common cause once
+        tell(f'{state}: {join_items(rows.run, 3)}: {why}')
     return table
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep trains.
+    """The runs of a search, and those that its results select.
 
     Attributes:
         search: the runs of the search.
-        finals: gives the runs that finished runs (as from `finished`) choose.
-        usable: leaves out finished runs that have to be trained again.
+        finals: selects the runs to train next from finished runs (as from `finished`); none while
+            the search is incomplete.
+        usable: drops finished runs that have to be trained again.
     """
 
     search: list[Config]
@@ -631,7 +635,7 @@ class Plan:
     usable: Callable[[pd.DataFrame], pd.DataFrame] = lambda runs: runs
 
     def configs(self, runs: pd.DataFrame) -> dict[str, Config]:
-        """All runs by `key`, the final ones as far as finished runs choose them."""
+        """{`key`: configuration} of the search and of the final runs selected so far."""
         return _by_key([*self.search, *self.finals(runs)])
 
 
@@ -646,15 +650,15 @@ def run_stages(
     tell: Callable[[str], None] = print,
     **launch,
 ) -> pd.DataFrame:
-    """Train a search, then what it has chosen; what is done here or in the table of record is left
-    alone.
+    """Train a search, then the runs that it selects. Runs that are done, here or in the table of
+    record, are skipped.
 
     Args:
         search, finals, usable: as in `Plan`.
-        unchosen: gives as many runs as will be chosen yet, to count them and the time they take.
-        dry_run: only say how much there is.
-        plans: a list that gets the plan; then nothing is trained.
-        tell: is given the lines.
+        unchosen: stand-ins for the final runs that are not selected yet, to estimate their time.
+        dry_run: only report how many runs are missing, and how long they take.
+        plans: append the `Plan` to this list, and train nothing.
+        tell: called with each line of progress.
         launch: engine, address and jobs, as in `run`.
 
     Returns:
@@ -716,7 +720,7 @@ def _dry_run(
 
 
 def describe_length(left: pd.DataFrame) -> str:
-    "How long runs take, of rows as from `plan_runs`."
+    "How long the runs of `plan_runs` take one after another, in words."
     unknown = int(left.expected.isna().sum())
     if unknown == len(left):
         return 'unknown'
@@ -733,14 +737,14 @@ def describe_queue(
     jobs: int,
     earlier: Iterable[str] = (),
 ) -> str:
-    """A line that says how far a sweep is.
+    """The progress of a sweep as a line of text.
 
     Args:
-        messages: {run that has ended: '' or what went wrong}.
+        messages: {run that has ended: '' or error message}.
         expected: seconds of each run of the sweep, by name; NaN where unknown.
         seconds: since the start.
         jobs: runs at a time.
-        earlier: '' or what went wrong of runs that ended before, and that count as well.
+        earlier: messages of runs that ended before the start, which are counted as well.
 
     Returns:
         Such as '1/3 done, 0 failed, 2 running, about 80 s left'.
@@ -761,7 +765,7 @@ def describe_queue(
 
 
 def format_duration(seconds: float) -> str:
-    "A time for people, such as '8 s', '12 min', '3 h 20 min' or '480 h (20 days)'."
+    "A duration in words, such as '8 s', '12 min', '3 h 20 min' or '480 h (20 days)'."
     minutes = round(seconds / 60)
     if seconds < 90:
         return f'{seconds:.0f} s'

@@ -1,9 +1,9 @@
-"""Random draws from one declared table, chosen by validation, then trained with fresh seeds."""
+"""Random search with an equal budget for every method, then final runs with fresh seeds."""
 
 # A method with a free hyper-parameter could be made to look good by trying many values of it. So
 # every method gets the same number of draws and the same learning rates. The first draw has the
-# paper's values; the others come from distributions that were written down before any run, around
-# what the papers searched. The seeds of a search are never used again.
+# paper's values; the others come from distributions that were fixed before any run, around the
+# values that the papers searched. The seed of a search is never used for a final run.
 
 import hashlib
 import math
@@ -26,13 +26,10 @@ SEARCH_SEED = 1000  # of observed labels and training in every search, never of 
 
 
 def search_space(loss: str) -> dict:
-    """What a method's hyper-parameters are drawn from.
-
-    Args:
-        loss: a registered method.
+    """The search space of a method's hyper-parameters, as registered beside its loss.
 
     Returns:
-        {hyper-parameter: distribution}, as registered beside the loss.
+        {hyper-parameter: distribution}; a distribution maps [0, 1) to values.
 
     Raises:
         SpmlError: for an unknown method.
@@ -41,14 +38,14 @@ def search_space(loss: str) -> dict:
 
 
 def draw_hparams(loss: str, k: int) -> dict:
-    """The hyper-parameters of a draw: the same on every data set and machine.
+    """Draw a method's hyper-parameters; the same on every data set and machine.
 
     Args:
         loss: a registered method.
-        k: number of the draw; 0 has the paper's values.
+        k: number of the draw; 0 stands for the paper's values.
 
     Returns:
-        {hyper-parameter: value}, those that differ from the paper's.
+        {hyper-parameter: value}; empty for k=0.
     """
     if k == 0:
         return {}
@@ -66,19 +63,19 @@ def _uniform_numbers(name: str, n: int) -> list[float]:
     return np.random.default_rng(seed).random(n).tolist()
 
 
-RATES = (3e-5, 1e-2)  # ends of the range of learning rates where a suite names no other
+RATES = (3e-5, 1e-2)  # default range of learning rates
 
 
 def learning_rates(
     n: int, widened: int = 0, usual: float = 1e-3, between: tuple[float, float] = RATES
 ) -> list[float]:
-    """The learning rates that every method tries: one in each of n equal parts of the logarithmic
-    range, shuffled.
+    """The learning rates that every method tries: stratified random draws from the log-uniform
+    distribution, shuffled.
 
     Args:
-        n: how many.
-        widened: how many more at each end, each a factor √10 further out.
-        usual: the rate of the protocol; the one that is nearest to it comes first.
+        n: number of draws within the range.
+        widened: how many rates to add beyond each end, each a factor √10 further out.
+        usual: the rate of the protocol; the draw nearest to it comes first.
         between: the ends of the range.
 
     Returns:
@@ -109,10 +106,10 @@ _LABELWISE = {
 }
 _PHOTOS = {'backbone': 'efficientnet_lite0', 'min_positives': 20}
 
-# Methods (with a head) that may train for `LONGER_EPOCHS` epochs on a data set. The rule: seven in
-# ten of the final runs or more, with single labels, had been best in the last two of 60 epochs. It
-# was applied once, and then the search was made again; other labels get as many epochs.
-LONGER_EPOCHS = 120
+# Methods and heads that train for `_LONGER_EPOCHS` epochs on a data set, since at least 70 % of
+# their final runs on single labels had their best epoch among the last two of 60. The rule was
+# applied once, and the search repeated; runs on other labels get the same number of epochs.
+_LONGER_EPOCHS = 120
 _LONGER = {
     'ccp': {('em', 'linear')},
     'coco18': {('epr', 'cosine'), ('wbce', 'linear')},
@@ -130,29 +127,30 @@ _LONGER = {
     'voc12_animals': {('entmin', 'cosine'), ('nls', 'cosine')},
 }
 
-# of methods whose own schedule has an end, so that they reach it; end to end as long as in EM/APL
+# for methods with a schedule over all epochs, which early stopping would cut short; end to end as
+# many epochs as in EM/APL
 _LENGTH = {'epochs': 40, 'patience': 0}
 _LENGTH_END_TO_END = {'epochs': 10, 'patience': 0}
 
 
 class _Suite(TypedDict):
-    """A group of data sets with their special settings, and how runs on them are trained: settings
-    that all its runs share, settings of a head (every loss on the label-wise head is trained as LAC
-    trains it), numbers of draws and of final seeds. Where a method's best rate lies at an end of
-    the range, `widened` is raised by one and `draws` by two, for every method of the suite.
+    """A group of data sets, and how every method is searched and trained on them.
+
+    Where a method's best rate is the lowest or highest tried, `widened` is raised by one and
+    `draws` by two, for every method of the suite.
     """
 
-    datasets: dict[str, dict[str, Any]]
-    config: dict[str, Any]
-    heads: dict[str, dict[str, Any]]
-    scheduled: NotRequired[dict[str, dict[str, int]]]
-    longer: NotRequired[dict[str, set[tuple[str, str]]]]
+    datasets: dict[str, dict[str, Any]]  # {name: fields of Config}
+    config: dict[str, Any]  # fields of all runs
+    heads: dict[str, dict[str, Any]]  # {head: fields}; the label-wise one is trained as in LAC
+    scheduled: NotRequired[dict[str, dict[str, int]]]  # {method: fields}
+    longer: NotRequired[dict[str, set[tuple[str, str]]]]  # {data set: (method, head)}
     draws: int
-    widened: int
+    widened: int  # as in `learning_rates`, and so are the next two
     usual: float
     between: NotRequired[tuple[float, float]]
-    seeds: dict[str, int]
-    methods: NotRequired[tuple[str, ...]]
+    seeds: dict[str, int]  # {head: number of final runs}
+    methods: NotRequired[tuple[str, ...]]  # empty: all on their own heads; missing: on all heads
 
 
 SUITES: dict[str, _Suite] = {
@@ -220,12 +218,10 @@ class Row:
     Args:
         loss: a registered method.
         head: unset: the method's own.
-        labels: what is observed, as in `Config`.
+        labels, side: as in `Config`.
         batch_size: unset: the suite's.
-        min_positives, exclude: on a folder of one's own, leave out classes with fewer positives,
-            and those of these names.
-        side: the file of side information, for a method that needs it.
-        train_images: so many training photos in the final runs; 0: all. The search has all of them.
+        min_positives, exclude: as in `Config`; only for a folder of one's own.
+        train_images: number of training photos of the final runs; 0: all, as in the search.
     """
 
     loss: str
@@ -239,11 +235,10 @@ class Row:
 
 
 def candidates(row: Row, suite: str, dataset: str) -> list[Config]:
-    """The configurations of a method's search, as many for every method, all with the seed
-    `SEARCH_SEED`.
+    """The configurations of a method's search: as many for every method, with `SEARCH_SEED`.
 
     Args:
-        row: what is compared.
+        row: the method.
         suite: a key of `SUITES`.
         dataset: one of the suite's, or a folder of one's own.
 
@@ -258,14 +253,14 @@ def candidates(row: Row, suite: str, dataset: str) -> list[Config]:
     """
     protocol = SUITES[one_of(suite, SUITES, 'suite')]
     if loading.own_folder(dataset):
-        of_dataset = {'min_positives': row.min_positives, 'exclude': row.exclude}
+        dataset_fields = {'min_positives': row.min_positives, 'exclude': row.exclude}
     else:
-        of_dataset = protocol['datasets'][check_dataset(dataset, suite)]
+        dataset_fields = protocol['datasets'][check_dataset(dataset, suite)]
     head = row.head or find(row.loss).head
     common = protocol['config'] | protocol.get('scheduled', {}).get(row.loss, {})
     if (row.loss, head) in protocol.get('longer', {}).get(dataset, ()):
-        common |= {'epochs': LONGER_EPOCHS}
-    common |= protocol['heads'].get(head, {}) | of_dataset
+        common |= {'epochs': _LONGER_EPOCHS}
+    common |= protocol['heads'].get(head, {}) | dataset_fields
     if row.batch_size is not None:
         common |= {'batch_size': row.batch_size}
     base = Config(
@@ -285,7 +280,7 @@ def candidates(row: Row, suite: str, dataset: str) -> list[Config]:
 
 
 def check_dataset(dataset: str, suite: str) -> str:
-    """The data set, if it is one of the suite's; else an SpmlError."""
+    """Return the data set, or raise an SpmlError if it is not one of the suite's."""
     return one_of(
         dataset,
         SUITES[suite]['datasets'],
@@ -295,7 +290,7 @@ def check_dataset(dataset: str, suite: str) -> str:
 
 
 def suite_rates(suite: str) -> list[float]:
-    """The learning rates that a search of the suite tries, in the order of its draws."""
+    """The learning rates of a suite's search, in the order of its draws."""
     protocol = SUITES[suite]
     widened = protocol['widened']
     between = protocol.get('between', RATES)
@@ -303,36 +298,36 @@ def suite_rates(suite: str) -> list[float]:
 
 
 def final_seeds(row: Row, suite: str) -> range:
-    """The seeds of a row's final runs, from 0."""
+    """The seeds of a row's final runs, starting at 0."""
     return range(SUITES[suite]['seeds'][row.head or find(row.loss).head])
 
 
 def choose_config(
     configs: Iterable[Config], runs: pd.DataFrame, measure: str = 'validation'
 ) -> Config | None:
-    """The first of `rank_configs`, None where that has none."""
+    """The best of `rank_configs`; None while a configuration is not done."""
     return next(iter(rank_configs(configs, runs, measure)), None)
 
 
 def rank_configs(
     configs: Iterable[Config], runs: pd.DataFrame, measure: str = 'validation'
 ) -> list[Config]:
-    """Configurations by a score on validation photos.
+    """Sort configurations by a score on validation photos.
 
     Args:
-        configs: what was tried.
+        configs: of a search.
         runs: finished runs, as from `finished`.
-        measure: a column of the record; 'validation': `validation_scores`.
+        measure: a column of the record; 'validation': as from `validation_scores`.
 
     Returns:
-        The best first, equal ones as given; none while one of them is not done.
+        The best first, ties in the order of `configs`; empty while one of them is not done.
 
     Raises:
-        SpmlError: if some were chosen by another measure than the others.
+        SpmlError: as `validation_scores`.
     """
     configs = list(configs)
     if not configs or key(configs[0]) not in runs.index:
-        return []  # most that is not done is not begun
+        return []  # quick, as most searches that are not done are not begun
     values = _measured(configs, runs, measure)
     if values.isna().any():
         return []
@@ -340,35 +335,35 @@ def rank_configs(
 
 
 def _rows(configs: Iterable[Config], runs: pd.DataFrame) -> pd.DataFrame:
-    "Of finished runs, those of configurations; NaN where one is not done."
+    "The finished run of each configuration; NaN where it is not done."
     return runs.reindex([key(config) for config in configs])
 
 
 def look_up_scores(configs: Iterable[Config], runs: pd.DataFrame) -> pd.DataFrame:
-    """The scores of runs.
+    """The scores of finished runs.
 
     Args:
-        configs: what was run.
+        configs: their configurations.
         runs: finished runs, as from `finished`.
 
     Returns:
-        DataFrame by `key`: val_map, val_map_seen, test_map and test_map_observed in percent, late
-        and exercised (0 or 1), validation (percent, what compares the runs of a search); NaN where
-        a run is not done or has no such score.
+        DataFrame by `key`: val_map, val_map_seen, test_map, test_map_observed and validation (as
+        from `validation_scores`) in percent, late and exercised (0 or 1); NaN where a run is not
+        done or has no such score.
 
     Raises:
-        SpmlError: if some were chosen by another measure than the others.
+        SpmlError: as `validation_scores`.
     """
     configs = list(configs)
     names = ['val_map', 'val_map_seen', 'test_map', 'observed_test_map', 'late', 'exercised']
-    # the columns first: the record has eighty, and lines are looked up thousands of times
+    # columns first, for speed: the record has eighty, and this is called thousands of times
     numbers = _rows(configs, runs.reindex(columns=names)).astype(float)
     numbers = numbers.rename(columns={'observed_test_map': 'test_map_observed'})
     return numbers.assign(validation=collect_validation(configs, runs))
 
 
 def _measured(configs: list[Config], runs: pd.DataFrame, measure: str) -> pd.Series:
-    "A score of runs by key, 0 for one that diverged."
+    "A score of each configuration by key; 0 for a run that diverged, NaN if it is not done."
     if measure == 'validation':
         return collect_validation(configs, runs)
     scores = _rows(configs, runs.reindex(columns=[measure, 'diverged'])).astype(float)
@@ -376,7 +371,7 @@ def _measured(configs: list[Config], runs: pd.DataFrame, measure: str) -> pd.Ser
 
 
 def list_unmeasured(configs: list[Config], runs: pd.DataFrame, measure: str) -> list[str]:
-    """The keys of runs that are done but were recorded without a score.
+    """The keys of runs that are done, but without this measure.
 
     Args:
         configs, runs, measure: as in `rank_configs`.
@@ -386,27 +381,25 @@ def list_unmeasured(configs: list[Config], runs: pd.DataFrame, measure: str) -> 
 
 
 def collect_validation(configs: Iterable[Config], runs: pd.DataFrame) -> pd.Series:
-    """What compares the runs of a search: the score on validation photos of each configuration, by
-    key; NaN where it is missing. See `validation_scores`.
-    """
+    """`validation_scores` of each configuration, by key; NaN where it is not done."""
     keys = [key(c) for c in configs]
     if 'validation' in runs:
         values = runs.validation.reindex(keys)
         if values.notna().all():
             return values
-    return validation_scores(runs.reindex(columns=_CHOSEN_BY).reindex(keys))
+    return validation_scores(runs.reindex(columns=_SELECTION_COLUMNS).reindex(keys))
 
 
 def add_validation(runs: pd.DataFrame) -> pd.DataFrame:
-    """Runs with a column `validation` that compares those of a search, as from
-    `validation_scores`; NaN where their measure is none of today's.
+    """Add `validation_scores` to finished runs as the column `validation`; NaN for runs selected by
+    a measure of older versions, for which that function raises.
     """
-    choices = runs.reindex(columns=_CHOSEN_BY)
-    values = _compared_by(choices)
-    return runs.assign(validation=values.mask(_chosen_by_observed_map(choices)))
+    selection = runs.reindex(columns=_SELECTION_COLUMNS)
+    scores = _score_selected(selection)
+    return runs.assign(validation=scores.mask(_selected_by_observed_map(selection)))
 
 
-_CHOSEN_BY = [
+_SELECTION_COLUMNS = [
     'val_map',
     'val_map_seen',
     'observed_val_auc',
@@ -418,49 +411,49 @@ _CHOSEN_BY = [
 
 
 def validation_scores(runs: pd.DataFrame) -> pd.Series:
-    """What compares runs of one data set: the measure that chose their epochs.
+    """The validation score by which the runs of a search are compared: the measure that selected
+    their epochs.
 
     Args:
-        runs: finished ones, with the columns of the record; NaN in all of them for what is not
-            done.
+        runs: finished runs on one data set, as rows of the record; all NaN where one is not done.
 
     Returns:
-        Percent: observed AUC where no label of validation is clean, else mAP, without classes that
-        no training image has where a run says so.
+        Percent: observed AUC of runs selected by it, else mAP, over the classes that training
+        images have if the run says so.
 
     Raises:
-        SpmlError: if some were chosen by observed labels in another measure, as versions before 0.2
-            did.
+        SpmlError: if a run's epoch was selected by mAP against observed labels, as in versions
+            before 0.2.
     """
-    runs = runs.reindex(columns=_CHOSEN_BY)
-    earlier = runs.run[_chosen_by_observed_map(runs)]
-    if len(earlier):
+    runs = runs.reindex(columns=_SELECTION_COLUMNS)
+    outdated = runs.run[_selected_by_observed_map(runs)]
+    if len(outdated):
         raise SpmlError(
-            f"{len(earlier)} runs chose their epoch by mAP against observed labels, and today's "
-            'choose by ROC-AUC, which finds better ones. Remove them to train anew: '
-            f'{join_items(earlier, 99)}.'
+            f'{len(outdated)} runs selected their epoch by mAP against observed labels. This '
+            'version selects by ROC-AUC, which finds better epochs. Remove the runs to train them '
+            f'anew: {join_items(outdated, 99)}.'
         )
-    return _compared_by(runs)
+    return _score_selected(runs)
 
 
-def _chosen_by_observed_map(runs: pd.DataFrame) -> pd.Series:
+def _selected_by_observed_map(runs: pd.DataFrame) -> pd.Series:
     blind = (runs.selection == 'val_observed') | (runs.val_truth == 'observed only')
-    return blind & runs.selected_by.isna() & runs.val_truth.notna()  # a diverged run has neither
+    return blind & runs.selected_by.isna() & runs.val_truth.notna()  # diverged runs have neither
 
 
-def _compared_by(runs: pd.DataFrame) -> pd.Series:
+def _score_selected(runs: pd.DataFrame) -> pd.Series:
     maps = runs.val_map_seen.fillna(runs.val_map).astype(float)
     return maps.mask(runs.selected_by == 'observed_auc', runs.observed_val_auc.astype(float))
 
 
 def best_of_k(values: Iterable[float]) -> list[float]:
-    """Expected best of k random draws.
+    """The expected best score of k random draws, for k = 1 … n.
 
     Args:
         values: n scores.
 
     Returns:
-        For k = 1 … n, the mean of the maximum over all subsets of k scores.
+        n means of the maximum over all subsets of k scores.
 
     Source:
         Dodge et al. 2019, here without replacement.
@@ -476,11 +469,11 @@ def best_of_k(values: Iterable[float]) -> list[float]:
 def run_search(
     rows: list[Row], suite: str, dataset: str, seeds: Iterable[int] | None, **options
 ) -> pd.DataFrame:
-    """Search, choose, and train with every seed; what is done already is left alone. `outcome` says
-    what came out.
+    """Search, select the best configuration of each row, and train it with every seed. Runs that
+    are done are skipped. `boards.outcome` tabulates the results.
 
     Args:
-        rows: the lines to compare.
+        rows: the methods to compare.
         suite, dataset: as in `candidates`.
         seeds: of observed labels and training; None: those of the suite.
         options: dry_run, tell, engine, address and jobs, as in `run_stages`.
@@ -493,14 +486,15 @@ def run_search(
     """
 
     def chosen(runs: pd.DataFrame) -> list[Config]:
-        runs = runs.reindex(columns=_CHOSEN_BY)  # fewer columns are quicker to search
+        runs = runs.reindex(columns=_SELECTION_COLUMNS)  # for speed
         return [config for row in rows for config in finals(row, suite, dataset, runs, seeds)]
 
     def unchosen(runs: pd.DataFrame) -> list[Config]:
+        runs = runs.reindex(columns=_SELECTION_COLUMNS)
         return [
             config
             for row in rows
-            if not finals(row, suite, dataset, runs.reindex(columns=_CHOSEN_BY), seeds)
+            if not finals(row, suite, dataset, runs, seeds)
             for config in expect_finals(row, suite, dataset, seeds)
         ]
 
@@ -511,23 +505,19 @@ def run_search(
 def expect_finals(
     row: Row, suite: str, dataset: str, seeds: Iterable[int] | None = None
 ) -> list[Config]:
-    """Stand-ins for final runs that are not chosen yet, to count them and the time they take.
+    """Stand-ins for the final runs of a search that is not done, to estimate their time: the first
+    configuration of the search with every seed.
 
     Args:
         row, suite, dataset, seeds: as in `finals`.
-
-    Returns:
-        The first configuration of the search with every seed.
     """
-    first = candidates(row, suite, dataset)[0]
-    seeds = final_seeds(row, suite) if seeds is None else seeds
-    return [first.changed(seed=seed, label_seed=seed) for seed in seeds]
+    return _with_seeds(candidates(row, suite, dataset)[0], row, suite, seeds)
 
 
 def finals(
     row: Row, suite: str, dataset: str, runs: pd.DataFrame, seeds: Iterable[int] | None = None
 ) -> list[Config]:
-    """The chosen configuration with every seed.
+    """The final runs of a row: the best configuration of its search with every seed.
 
     Args:
         row, suite, dataset: as in `candidates`.
@@ -535,11 +525,14 @@ def finals(
         seeds: of observed labels and training; unset: those of the suite.
 
     Returns:
-        One configuration per seed; none while a run of the search is missing.
+        One configuration per seed; empty while a run of the search is missing.
     """
-    chosen = choose_config(candidates(row, suite, dataset), runs)
-    if chosen is None:
+    best = choose_config(candidates(row, suite, dataset), runs)
+    if best is None:
         return []
+    return _with_seeds(best.changed(train_images=row.train_images), row, suite, seeds)
+
+
+def _with_seeds(config: Config, row: Row, suite: str, seeds: Iterable[int] | None) -> list[Config]:
     seeds = final_seeds(row, suite) if seeds is None else seeds
-    chosen = chosen.changed(train_images=row.train_images)
-    return [chosen.changed(seed=seed, label_seed=seed) for seed in seeds]
+    return [config.changed(seed=seed, label_seed=seed) for seed in seeds]

@@ -1,4 +1,4 @@
-"""Measures a backbone on other data sets: a linear classifier on its frozen features."""
+"""Linear transfer: the accuracy of a linear classifier on a backbone's frozen features."""
 
 # As in Table 8 of Two-way, which trains networks on ImageNet and classifies aircraft, birds, cars
 # and others by their frozen features.
@@ -20,32 +20,31 @@ from ..data.dataset import Dataset
 from ..models.model import Model, create
 from ..training import batches
 
-AVERAGES = {'image': accuracy_score, 'class': balanced_accuracy_score}  # shares of right answers
+AVERAGES = {'image': accuracy_score, 'class': balanced_accuracy_score}
 
-# The convention of Kornblith et al. 2019, Table 1: the mean per class for these, top-1 for the
-# others. Two-way leaves it to a supplement that is not at hand.
+# Data sets with mean per-class accuracy in Kornblith et al. 2019, Table 1; the others have top-1.
+# Two-way defines it in a supplement that we do not have.
 MEAN_PER_CLASS = ('aircraft', 'caltech101', 'flowers', 'pets')
 
 
 def _class_numbers(data: Dataset) -> np.ndarray:
-    """The one class of each image, (N,) int64.
+    """The class of each image, (N,) int64.
 
     Raises:
-        SpmlError: naming the first image with other than one positive label.
+        SpmlError: if an image has no positive label, or several.
     """
     count = (data.labels > 0).sum(1)
     if (count != 1).any():
         row = int(np.argmax(count != 1))
         raise SpmlError(
             f'{data.name!r}: image {data.image_names[row]} has {count[row]} positive labels; '
-            'a linear transfer needs exactly one an image.'
+            'a linear transfer needs exactly one per image.'
         )
     return data.labels.argmax(1)
 
 
-PENALTIES = tuple(
-    10.0**k for k in range(5, -7, -1)
-)  # Kornblith et al. 2019 search 45 in this range
+# Kornblith et al. 2019 search 45 values in this range
+PENALTIES = tuple(10.0**k for k in range(5, -7, -1))
 
 
 def make_regression(penalty: float, iterations: int = 1000) -> LogisticRegression:
@@ -72,18 +71,18 @@ def choose_penalty(
     average: str = 'image',
     iterations: int = 1000,
 ) -> dict[float, float]:
-    """Validation accuracy of each penalty.
+    """The validation accuracy of each penalty.
 
     Args:
         features: (N, D).
         classes: (N,) class numbers.
         train, val: row numbers.
-        penalties: tried from strong to weak, each starting from the solution before it.
-        average: over 'image' (top-1), or over 'class', of those that occur.
-        iterations: of L-BFGS for each.
+        penalties: tried from strong to weak, each starting from the previous solution.
+        average: 'image' for top-1, 'class' for the mean over the classes that occur.
+        iterations: of L-BFGS for each penalty, at most.
 
     Returns:
-        {penalty: percent}.
+        {penalty: accuracy in percent}.
 
     Raises:
         SpmlError: for an unknown average or a penalty that is not above 0.
@@ -99,20 +98,20 @@ def choose_penalty(
 
 
 def _fit(model: LogisticRegression, features: np.ndarray, classes: np.ndarray) -> bool:
-    "Train; a search's weakest penalties need not converge. Gives whether it did."
+    "Train a classifier. Returns: whether it converged, which weak penalties need not."
     with warnings.catch_warnings(action='ignore', category=ConvergenceWarning):
         model.fit(features, classes)
     return bool(model.n_iter_.max() < model.max_iter)
 
 
 def load_run_backbone(run: str | Path) -> Model:
-    """The backbone of a finished run, with a head of one class that nobody uses.
+    """The backbone of a finished run, under a dummy head with one class.
 
     Args:
-        run: its folder, or its name in the setting `runs`; trained with any loss, head and regime.
+        run: its folder, or its name in the setting `runs`; of any loss, head and regime.
 
     Returns:
-        A model on the CPU in evaluation mode; the mean of its feature map is what transfers.
+        A model on the CPU in evaluation mode.
 
     Raises:
         SpmlError: if the run is not done or damaged.
@@ -127,26 +126,25 @@ def load_run_backbone(run: str | Path) -> Model:
         if name.startswith(prefix)
     }
     with torch.random.fork_rng(devices=[]):
-        # draws a frozen backbone without pretrained weights again
-        torch.manual_seed(config.seed)
+        torch.manual_seed(config.seed)  # for a frozen backbone with random weights
         weights = 'none' if state else config.weights
         model = create(config.backbone, 1, weights=weights, normalise=config.normalise)
     if state:
         model.backbone.load_state_dict(state)
     else:
-        training.check_backbone(run, model)  # a linear run has kept its head alone
+        training.check_backbone(run, model)  # a linear run saves only its head
     return model.eval()
 
 
 def pool_features(model: Model, data: Dataset, image_size: int | None = None) -> np.ndarray:
-    """Pooled features of every image, computed once and kept in the cache folder.
+    """Pooled features of all images, cached on disk.
 
-    Photos in files are cut out of the middle; images in memory are taken whole.
+    Photos in files are centre-cropped; images in memory are used as they are.
 
     Args:
-        model: any whose head takes vectors.
+        model: with a head that takes vectors.
         data: N images.
-        image_size: pixels a side; unset: the images' own if they are in memory, else 224.
+        image_size: pixels per side; unset: that of images in memory, else 224.
 
     Returns:
         (N, D) float32.
@@ -157,8 +155,8 @@ def pool_features(model: Model, data: Dataset, image_size: int | None = None) ->
     """
     if model.head.needs != 'vector':
         raise SpmlError(
-            'this head eats feature maps; give a model with a linear head, or '
-            '`load_run_backbone(run)`, which leaves the head behind.'
+            'this head takes feature maps; give a model with a linear head, or '
+            '`load_run_backbone(run)`, which drops the head.'
         )
     device = settings.device()
     if data.images_in_memory:
@@ -184,26 +182,26 @@ def linear_transfer(
     image_size: int | None = None,
     iterations: int = 1000,
 ) -> dict:
-    """Accuracy of a linear classifier on frozen features.
+    """Train a linear classifier on frozen features and measure its test accuracy.
 
     Args:
-        model_or_features: a model, the folder of a finished run, or (N, D) features in the order of
-            the rows.
+        model_or_features: a model, the folder of a finished run, or (N, D) features, one row per
+            image of the data set.
         data: N images with one positive label each.
         average: 'image' (top-1) or 'class' (mean per class); unset: the convention for the data
             set.
-        penalties: λ to choose from.
-        image_size: pixels a side; unset: as in `pool_features`.
+        penalties: λ to choose from on validation.
+        image_size: pixels per side; unset: as in `pool_features`.
         iterations: of L-BFGS at most.
 
     Returns:
         dict with data, accuracy (percent, by `average`), average, top1 and mean_per_class
-        (percent), penalty, validation {penalty: percent}, converged, images {part: number} and
+        (percent), penalty, validation {penalty: percent}, converged, images {split: number} and
         classes.
 
     Raises:
-        SpmlError: for data with other than one label an image, an empty part, or features of
-            another length.
+        SpmlError: for an image without exactly one label, an empty split, or features of another
+            length.
 
     Source:
         Two-way, section 4.4 and Table 8; Kornblith et al. 2019 for the classifier and its search.
@@ -215,10 +213,10 @@ def linear_transfer(
     train, val, test = _split(data)
     x = _features(model_or_features, data, image_size)
     validation = choose_penalty(x, classes, train, val, penalties, average, iterations)
-    penalty = max(validation, key=validation.get)  # of equals the strongest
+    penalty = max(validation, key=validation.get)  # the strongest of equally good ones
     model = make_regression(penalty, iterations)
-    both = np.union1d(train, val)
-    converged = _fit(model, x[both], classes[both])
+    rows = np.union1d(train, val)
+    converged = _fit(model, x[rows], classes[rows])
     predicted = model.predict(x[test])
     scores = {
         name: float(100 * accuracy(classes[test], predicted)) for name, accuracy in AVERAGES.items()
@@ -248,14 +246,14 @@ def _features(
         x = pool_features(x, data, image_size)
     if x.ndim != 2 or len(x) != len(data):
         raise SpmlError(
-            f'features are {x.shape}; expected ({len(data)}, D), a row for each image of '
+            f'features have the shape {x.shape}; expected ({len(data)}, D), one row per image of '
             f'{data.name!r}.'
         )
     return x
 
 
 def _split(data: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    "Rows to train, to validate and to test on."
+    "Rows for training, validation and test; validation is drawn from training if it is empty."
     train, val, test = (data.rows(name) for name in ('train', 'val', 'test'))
     for name, rows in (('training', train), ('test', test)):
         if not len(rows):
@@ -272,27 +270,26 @@ def _split(data: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def class_scores(
     features: np.ndarray, labels: np.ndarray, rows: np.ndarray, penalty: float
 ) -> np.ndarray:
-    """Logits of one binary logistic regression a class.
+    """Logits of binary logistic regressions, one per class.
 
     Args:
         features: (N, D).
         labels: (N, C) in {1, −1}.
         rows: row numbers to train on.
-        penalty: λ > 0 on ½‖w‖², against the sum of the samples' losses.
+        penalty: as in `make_regression`.
 
     Returns:
-        (N, C) logits; 0 in a class that all or none of the rows have.
+        (N, C) logits; 0 for a class that all or none of the rows have.
 
     Raises:
         SpmlError: for a penalty that is not above 0.
 
     Source:
-        Kornblith et al. 2019, with one classifier a class.
+        Kornblith et al. 2019, with one classifier per class.
     """
     scores = np.zeros(labels.shape)
     model = make_regression(penalty).set_params(solver='newton-cholesky', tol=1e-8)
-    # small features: single precision is too little for the Hessian
-    features = features.astype(np.float64)
+    features = features.astype(np.float64)  # for the Hessian
     for c in range(labels.shape[1]):
         if len(np.unique(labels[rows, c])) == 2:
             _fit(model, features[rows], labels[rows, c])
@@ -307,27 +304,25 @@ def multi_label_transfer(
     penalties=PENALTIES,
     image_size: int | None = None,
 ) -> dict:
-    """mAP of linear classifiers on frozen features.
+    """Train linear classifiers on frozen features, one per class, and measure their test mAP.
 
     Args:
-        model_or_features: as in `linear_transfer`.
-        data: N images, every label known.
-        penalties: λ to choose from.
-        image_size: pixels a side; unset: as in `pool_features`.
+        model_or_features, penalties, image_size: as in `linear_transfer`.
+        data: N images with full labels.
 
     Returns:
         dict with map (percent, on test), penalty and validation {penalty: percent}.
 
     Raises:
-        SpmlError: for unknown labels, an empty part, or features of another length.
+        SpmlError: for unknown labels, an empty split, or features of another length.
 
     Source:
-        Two-way, section 4.4, measured on several labels an image.
+        Two-way, section 4.4, here for several labels per image.
     """
     if (data.labels == 0).any():
         raise SpmlError(
-            f'{data.name!r} has {int((data.labels == 0).sum()):,} unknown labels; classifiers of '
-            'frozen features are trained on known ones. Give a data set with full labels.'
+            f'{data.name!r} has {int((data.labels == 0).sum()):,} unknown labels; a linear '
+            'transfer needs full labels.'
         )
     train, val, test = _split(data)
     x = _features(model_or_features, data, image_size)
@@ -339,7 +334,7 @@ def multi_label_transfer(
     validation = {
         penalty: score(train, val, penalty) for penalty in sorted(penalties, reverse=True)
     }
-    penalty = max(validation, key=validation.get)  # of equals the strongest
+    penalty = max(validation, key=validation.get)  # the strongest of equally good ones
     return {
         'map': score(np.union1d(train, val), test, penalty),
         'penalty': penalty,

@@ -1,7 +1,6 @@
-"""Checks everything that a run needs, and says what is wrong and what to do about it."""
+"""Check everything that a run needs, and report problems with their remedies."""
 
-# It works offline. A check is a small function that yields findings; to check more, add one to
-# `CHECKS`.
+# Works offline. A check is a function that yields findings; add new ones to `CHECKS`.
 
 import os
 import shutil
@@ -23,12 +22,12 @@ from . import cleanup
 
 
 class Finding(NamedTuple):
-    """What a check found.
+    """A result of a check.
 
     Attributes:
-        state: 'ok'; 'warning': this works, but slowly, or not for long; or 'problem'.
+        state: 'ok', 'warning' (works for now, but perhaps slowly) or 'problem'.
         found: in words.
-        do: the remedy, '' where nothing is to be done.
+        do: the remedy, '' if none is needed.
     """
 
     state: str
@@ -37,13 +36,13 @@ class Finding(NamedTuple):
 
 
 def check_installation(*, quick: bool = False) -> pd.DataFrame:
-    """Look at everything.
+    """Run all checks.
 
     Args:
-        quick: only the checks that load no torch.
+        quick: only those that do not import torch.
 
     Returns:
-        DataFrame, one row per finding: check, state ('ok', 'warning', 'problem'), found, do.
+        DataFrame, one row per finding: check (name), and the attributes of `Finding`.
     """
     names = [name for name in CHECKS if not (quick and name in SLOW)]
     rows = [(name, *finding) for name in names for finding in _findings(CHECKS[name])]
@@ -54,14 +53,13 @@ def _findings(function: Callable[[], Iterable[Finding]]) -> list[Finding]:
     try:
         return list(function())
     except SpmlError as error:
-        return [Finding('problem', str(error))]  # it names the remedy
-    except Exception as error:  # the other checks go on
+        return [Finding('problem', str(error))]
+    except Exception as error:
         return [Finding('problem', f'the check itself failed: {type(error).__name__}: {error}')]
 
 
 def format_findings(table: pd.DataFrame) -> str:
-    """The table of `check_installation` for a terminal: remedies on lines of their own, the last
-    line a sum."""
+    """The table of `check_installation` as text, with the number of each state in the last line."""
     width = max(map(len, table.check), default=0)
     lines = []
     for row in table.itertuples():
@@ -77,16 +75,16 @@ def _python() -> Iterator[Finding]:
     yield Finding('ok', sys.version.split()[0])
 
 
-NEEDED_EXTRAS = ('', 'train', 'report')  # by the command line; others add to it
+_NEEDED_EXTRAS = ('', 'train', 'report')  # by the command line; others are optional
 
 
 def _packages() -> Iterator[Finding]:
-    "By the ranges in the metadata of the installed package; one of another extra may be missing."
+    "Compare installed packages with the requirements in the metadata of spml_nb."
     fitting, optional = [], []
     for package in map(Requirement, dict.fromkeys(requires('spml_nb') or [])):
         name, allowed, marker = package.name, package.specifier, package.marker
         have = installed_version(name)
-        needed = not marker or any(marker.evaluate({'extra': extra}) for extra in NEEDED_EXTRAS)
+        needed = not marker or any(marker.evaluate({'extra': extra}) for extra in _NEEDED_EXTRAS)
         if have and allowed.contains(have, prereleases=True):
             fitting.append(f'{name} {have}')
         elif have:
@@ -126,7 +124,7 @@ def _kernel() -> Iterator[Finding]:
 
 
 def _torch() -> Iterator[Finding]:
-    "torch and torchvision must be of the same build: one of torchvision's operators is tried."
+    "Call an operator of torchvision, which fails if torch is another build."
     import torch
     import torchvision
 
@@ -177,27 +175,30 @@ def _settings() -> Iterator[Finding]:
     settings.read_settings()
 
 
-MIN_FREE_GIB = 5  # GiB
+_MIN_FREE_GIB = 5
 
 
 def _folders() -> Iterator[Finding]:
-    "A folder that is missing is made when it is needed, so the nearest one above it is looked at."
+    "Check the folders of the settings, or the nearest existing parent of a missing one."
     for kind in settings.PATHS:
         path = settings.path(kind)
-        place = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
+        existing = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
         remedy = f'Choose another folder in settings.ini or SPML_NB_{kind.upper()}.'
         try:
-            with tempfile.TemporaryFile(dir=place):
-                free = shutil.disk_usage(place).free / 2**30
+            with tempfile.TemporaryFile(dir=existing):
+                free = shutil.disk_usage(existing).free / 2**30
         except OSError as error:
             yield Finding(
                 'warning' if kind == 'data' else 'problem',  # data may be read-only
-                f'{kind}: {place} cannot be written ({error.strerror})',
+                f'{kind}: {existing} cannot be written ({error.strerror})',
                 remedy,
             )
             continue
-        room = f'{kind}: {path}, {free:.1f} GiB free'
-        yield Finding('ok', room) if free >= MIN_FREE_GIB else Finding('warning', room, remedy)
+        found = f'{kind}: {path}, {free:.1f} GiB free'
+        if free >= _MIN_FREE_GIB:
+            yield Finding('ok', found)
+        else:
+            yield Finding('warning', found, remedy)
 
 
 def _data_sets() -> Iterator[Finding]:
@@ -217,7 +218,7 @@ def _data_sets() -> Iterator[Finding]:
 
 
 def _weights() -> Iterator[Finding]:
-    "A head that comes with the package accepts only the weights of its backbone."
+    "Load the models of the package, which checks the weights of their backbones."
     from spml_nb.use import export
 
     names = export.shipped_models()
@@ -236,7 +237,7 @@ def _runs() -> Iterator[Finding]:
         yield Finding(
             'warning',
             found,
-            '`spml runs --state damaged` says why, and removes them with `--remove --yes`. Then '
+            '`spml runs --state damaged` says why; with `--remove --yes` it removes them. Then '
             'train them anew.',
         )
 

@@ -1,11 +1,11 @@
-"""How many kernels a computation would launch on a GPU, counted without one."""
+"""Count the kernels that a computation would launch on a GPU, without a GPU."""
 
 from collections.abc import Callable
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# memory and other names for it; nothing is computed
+# operators that only allocate or alias memory
 _FREE = {
     'alias',
     'detach',
@@ -14,14 +14,14 @@ _FREE = {
     'empty_strided',
     'new_empty',
     'new_empty_strided',
-    'scalar_tensor',  # which stays on the host
+    'scalar_tensor',  # stays on the host
 }
-# made of several in torch's own code
+# operators that torch implements by several kernels
 _SEVERAL = {'binary_cross_entropy_with_logits': 4, 'logsumexp': 9}
 
 
 class Launches(TorchDispatchMode):
-    "Counts, in `count`, the kernels of what runs within it."
+    "A context manager whose `count` is the number of kernels launched in it."
 
     def __init__(self):
         super().__init__()
@@ -35,12 +35,11 @@ class Launches(TorchDispatchMode):
 
 
 def count_launches(call: Callable, *inputs) -> int:
-    """The kernels of a computation.
+    """Count the kernels of a function and its backward pass.
 
     Args:
-        call: gives one number, of which the gradient is computed as well.
-        inputs: what it takes; tensors are replaced by ones without values, so that nothing is
-            computed, and the first may ask for a gradient.
+        call: returns a scalar tensor that requires grad.
+        inputs: its arguments; tensors are moved to the meta device, so nothing is computed.
     """
     inputs = [
         x.detach().to('meta').requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x

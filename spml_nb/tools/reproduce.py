@@ -1,8 +1,8 @@
-"""Trains a finished run again and says what differs between the two runs and their results."""
+"""Train a finished run again, and report every difference between the two runs."""
 
-# The same threads, precision and device give the same bits. Another number of threads adds the same
-# numbers in another order, another precision or device rounds differently, and training amplifies
-# small differences.
+# With the same device, number of threads and precision, runs are identical bit for bit. Another
+# number of threads changes the order of summation, another device or precision the rounding, and
+# training amplifies small differences.
 
 import contextlib
 import math
@@ -27,7 +27,7 @@ from ..runs.record import parse_recorded_config, read_record, round_score
 
 
 def _collect_conditions(result: dict, config: Config) -> dict:
-    """What could change a run's numbers, {name: value}; an older run may lack some.
+    """{name: value} of all that could change the numbers of a run; older runs lack some.
 
     Args:
         result: as in `result.json`.
@@ -37,25 +37,24 @@ def _collect_conditions(result: dict, config: Config) -> dict:
     facts |= {name: getattr(config, name) for name in ('device', 'seed', 'label_seed')}
     facts |= result['provenance']
     if len(facts.get('sessions', ())) < 2:
-        facts.pop('sessions', None)  # threads and versions say it already
+        facts.pop('sessions', None)  # repeats threads and versions
     return facts | facts.pop('versions', {})
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Two runs of one configuration, side by side; a difference is the second value minus the
-    first.
+    """Two runs of one configuration, side by side; differences are second minus first.
 
     Attributes:
-        run: name of the first.
-        facts: DataFrame of what could matter: fact, first, second, same.
-        epochs: DataFrame, one row per epoch: stage, epoch, and validation mAP in percent: first,
-            second, difference; empty for a line of the record.
+        run: name of the first run.
+        facts: DataFrame of what could change the numbers: fact, first, second, same.
+        epochs: DataFrame of validation mAP in percent, one row per epoch: stage, epoch, first,
+            second, difference; empty for a run of the record.
         scores: DataFrame: score, first, second, difference.
-        logits: {part: the largest difference, NaN where the images or classes are others};
-            empty for a line of the record.
-        identical: whether all logits and curves have the same bits; of a line of the record, all
-            scores.
+        logits: {split: largest absolute difference, NaN for other images or classes}; empty for a
+            run of the record.
+        identical: whether all logits and curves are bit-identical; for a run of the record, whether
+            all recorded scores are equal.
     """
 
     run: str
@@ -67,38 +66,34 @@ class Reproduction:
 
     @property
     def differs(self) -> list[str]:
-        "The names of the facts that were different."
+        "The names of the facts that differ."
         return self.facts.fact[~self.facts.same].tolist()
 
 
 def reproduce(
     run: str | Path, *, device: str | None = None, threads: int | None = None
 ) -> Reproduction:
-    """Train a finished run's configuration again and compare; the run itself is not touched.
+    """Train the configuration of a finished run again in a temporary folder, and compare.
 
     Args:
-        run: its folder, its name in the setting `runs`, or the name of a line of `runs.csv` in the
-            setting `outputs`.
+        run: its folder, its name in the setting `runs`, or its name in the table of record.
         device: unset: the run's.
         threads: of torch; unset: the run's.
 
-    Returns:
-        Reproduction.
-
     Raises:
-        SpmlError: if the run is not done or damaged, if its data are gone, or for a device that is
-            not here.
+        SpmlError: if the run is not done or is damaged, its data are missing, or the device is not
+            available.
     """
-    line = _recorded(run)
-    if line is not None:
-        return _reproduce_line(line, device, threads)
+    recorded = _find_record(run)
+    if recorded is not None:
+        return _reproduce_recorded(recorded, device, threads)
     first = read_result(open_run(run))
     result = read_json(first.folder / 'result.json', ('scores', 'data', 'provenance'))
-    before = _collect_conditions(result, first.config)
-    second, now = _train_again(first.config, device, threads or before.get('threads'))
+    first_facts = _collect_conditions(result, first.config)
+    second, second_facts = _train_again(first.config, device, threads or first_facts.get('threads'))
     return Reproduction(
         run=first.folder.name,
-        facts=_compare_facts(before, now),
+        facts=_compare_facts(first_facts, second_facts),
         epochs=_compare_epochs(first, second),
         scores=_compare_scores(first.scores, second.scores),
         logits=_compare_logits(first, second),
@@ -106,15 +101,15 @@ def reproduce(
     )
 
 
-def _reproduce_line(line: dict, device: str | None, threads: int | None) -> Reproduction:
-    second, now = _train_again(parse_recorded_config(line), device, threads)
-    recorded = ('commit', 'data', 'device')
-    scores = {column: parse_number(text) for column, text in line.items() if text}
-    scores = _compare_scores(_round_scores(scores), _round_scores(second.scores))
+def _reproduce_recorded(line: dict, device: str | None, threads: int | None) -> Reproduction:
+    second, facts = _train_again(parse_recorded_config(line), device, threads)
+    names = ('commit', 'data', 'device')
+    recorded_scores = {column: parse_number(text) for column, text in line.items() if text}
+    scores = _compare_scores(_round_scores(recorded_scores), _round_scores(second.scores))
     return Reproduction(
         run=line['run'],
         facts=_compare_facts(
-            {fact: line[fact] for fact in recorded}, {fact: now.get(fact) for fact in recorded}
+            {name: line[name] for name in names}, {name: facts.get(name) for name in names}
         ),
         epochs=pd.DataFrame(),
         scores=scores,
@@ -124,15 +119,15 @@ def _reproduce_line(line: dict, device: str | None, threads: int | None) -> Repr
 
 
 def _train_again(config: Config, device: str | None, threads: int | None) -> tuple[Result, dict]:
-    "The result, and the facts of the new run."
-    config = _config(config, device)
-    with _elsewhere(threads or torch.get_num_threads()):
+    "Returns: the result of the new run, and its facts."
+    config = _resolve_again(config, device)
+    with _temporary_runs(threads or torch.get_num_threads()):
         result = training.train(config)
         return result, _collect_conditions(read_json(result.folder / 'result.json'), config)
 
 
-def _recorded(run: str | Path) -> dict | None:
-    "The line of the record for a run whose folder is not here."
+def _find_record(run: str | Path) -> dict | None:
+    "The line of the table of record for a run without a folder; None if there is none."
     file = settings.path('outputs') / 'runs.csv'
     if Path(run).exists() or (settings.path('runs') / run).exists() or not file.exists():
         return None
@@ -141,27 +136,25 @@ def _recorded(run: str | Path) -> dict | None:
     return None if lines.empty else lines.iloc[0].to_dict()
 
 
-def _config(config: Config, device: str | None) -> Config:
-    """A run's configuration as it would be resolved today; fields that it lacks have the value that
-    they stood for.
-    """
+def _resolve_again(config: Config, device: str | None) -> Config:
+    "The configuration of a run, resolved by this version, with another device if one is given."
     wanted = device or config.device
     try:
         settings.device(wanted)
     except SpmlError as error:
         raise SpmlError(
-            f'the run was trained on {config.device!r}, and {wanted!r} is not here: {error} '
-            'Another is given with --device, such as --device cpu (in Python device="cpu").'
+            f'the run was trained on {config.device!r}, and {wanted!r} is not available: {error} '
+            'Choose another with --device, such as --device cpu (in Python device="cpu").'
         ) from error
     return resolve(Config(**complete_fields(vars(config)) | {'device': wanted}))
 
 
 @contextlib.contextmanager
-def _elsewhere(threads: int) -> Iterator[None]:
-    """Runs and features go into a temporary folder of the cache, and torch takes so many threads.
+def _temporary_runs(threads: int) -> Iterator[None]:
+    """Put runs and cached features into a temporary folder, and set torch's number of threads.
 
-    So features are computed again: a wrong cache must not make a run look reproduced. The lock
-    keeps the folder from `spml runs --leftovers`.
+    Features are computed again, as a wrong cache must not make a run look reproduced. The lock
+    protects the folder from `spml runs --leftovers`.
     """
     cache = settings.path('cache')
     threads_before = torch.get_num_threads()
@@ -170,8 +163,8 @@ def _elsewhere(threads: int) -> Iterator[None]:
         temporary = tempfile.TemporaryDirectory(dir=cache, prefix='reproduction-')
     except OSError as error:
         raise SpmlError(
-            f'{cache} cannot be written: {error.strerror}. Name another: `cache` in settings.ini, '
-            'or SPML_NB_CACHE.'
+            f'{cache} cannot be written: {error.strerror}. Choose another folder: `cache` in '
+            'settings.ini, or SPML_NB_CACHE.'
         ) from error
     with (
         temporary as folder,
@@ -179,7 +172,7 @@ def _elsewhere(threads: int) -> Iterator[None]:
         patch.dict(os.environ, SPML_NB_RUNS=folder, SPML_NB_CACHE=folder),
     ):
         with contextlib.suppress(OSError):
-            (Path(folder) / 'images').symlink_to(cache / 'images')  # else decoded again
+            (Path(folder) / 'images').symlink_to(cache / 'images')  # saves decoding them again
         torch.set_num_threads(threads)
         try:
             yield
@@ -187,14 +180,14 @@ def _elsewhere(threads: int) -> Iterator[None]:
             torch.set_num_threads(threads_before)
 
 
-def _compare_facts(before: dict, now: dict) -> pd.DataFrame:
-    rows = [(fact, before.get(fact), now.get(fact)) for fact in before | now]
+def _compare_facts(first: dict, second: dict) -> pd.DataFrame:
+    rows = [(fact, first.get(fact), second.get(fact)) for fact in first | second]
     table = pd.DataFrame(rows, columns=['fact', 'first', 'second'])
-    return table.assign(same=[first == second for _, first, second in rows])
+    return table.assign(same=[before == after for _, before, after in rows])
 
 
 def _round_scores(scores: dict) -> dict:
-    "Scores with the digits that the record keeps."
+    "Round scores as in the table of record."
     return {
         name: round_score(name, value)
         for name, value in scores.items()
@@ -223,27 +216,27 @@ def _compare_epochs(first: Result, second: Result) -> pd.DataFrame:
 def _compare_logits(first: Result, second: Result) -> dict[str, float]:
     differences = {}
     for part, logits in first.logits.items():
-        others = second.logits.get(part)
-        if others is None or others.shape != logits.shape:
+        second_logits = second.logits.get(part)
+        if second_logits is None or second_logits.shape != logits.shape:
             differences[part] = math.nan
         else:
-            differences[part] = float(np.abs(logits.astype(float) - others).max())
+            differences[part] = float(np.abs(logits.astype(float) - second_logits).max())
     return differences
 
 
 def _bits(result: Result) -> tuple:
-    "What two runs share if they are identical: their curves and the bytes of their logits."
+    "The curves and the bytes of the logits, equal for bit-identical runs."
     logits = {part: (values.shape, values.tobytes()) for part, values in result.logits.items()}
     return result.curves.drop(columns='seconds').to_csv(), logits
 
 
 def format_reproduction(reproduction: Reproduction) -> str:
-    """What a reproduction found, in several lines."""
+    """A reproduction as text, in several lines."""
     same = 'the same' if reproduction.identical else 'not the same'
     lines = [f"{reproduction.run}: {same} {'bits' if reproduction.logits else 'scores'}"]
-    others = reproduction.facts[~reproduction.facts.same]
-    others = others.where(others.notna(), 'not recorded')
-    lines += [f'  {row.fact}: {row.first} then, {row.second} now' for row in others.itertuples()]
+    changed = reproduction.facts[~reproduction.facts.same]
+    changed = changed.where(changed.notna(), 'not recorded')
+    lines += [f'  {row.fact}: {row.first} then, {row.second} now' for row in changed.itertuples()]
     commits = reproduction.facts[reproduction.facts.fact == 'commit']
     if any('+' in f'{row.first}{row.second}' for row in commits.itertuples()):
         lines.append('  a commit with + had changes that are in no commit: the code may differ')

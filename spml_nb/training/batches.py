@@ -1,6 +1,4 @@
-"""Where a batch comes from: the photos themselves, or features computed once by a frozen
-backbone.
-"""
+"""Data sources of a run: batches of images, or of cached features of a frozen backbone."""
 
 import contextlib
 import hashlib
@@ -22,31 +20,28 @@ from ..runs.config import VIEW_SETS, Config
 
 
 def has_gpu_room(size: int, device: torch.device) -> bool:
-    """Whether a device is a GPU that can hold a data set and still train.
+    """Whether a device is a GPU of which the data take at most half of the free memory.
 
     Args:
         size: of the data in bytes.
         device: any.
-
-    Returns:
-        True up to half of the free memory.
     """
     if device.type != 'cuda':
         return False
     free, _ = torch.cuda.mem_get_info(device)
-    # what earlier runs of this process have left with torch's allocator
+    # freed by earlier runs of this process, but kept by torch's allocator
     cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return size <= (free + cached) // 2
 
 
 class ImageSource:
-    """Batches of images, augmented on the training device. On a GPU that has room, all images lie
-    there from the start.
+    """Batches of images, augmented on the training device. A GPU with enough memory holds all
+    images.
 
     Args:
         store: (N, S, S, 3) uint8, or a `PhotoReader` of squares.
         names: {role: view of `spml_nb.data.views`}.
-        device: where batches go.
+        device: of the batches.
     """
 
     def __init__(
@@ -59,15 +54,15 @@ class ImageSource:
 
     @cached_property
     def resident(self) -> Tensor | None:
-        """All images on the device; only looked for when a batch is asked for, as kept features may
-        be all that is.
+        """All images on the device, None if they do not fit. Lazy, as runs on cached features need
+        no images.
         """
         if isinstance(self.store, np.ndarray) and has_gpu_room(self.store.nbytes, self.device):
             return torch.tensor(self.store, device=self.device)
         return None
 
     def announce(self, rows: np.ndarray):
-        "Say which rows batches will have from now on, in this order."
+        "Prefetch the rows of the next batches, in this order."
         if isinstance(self.store, images.PhotoReader):
             self.store.announce(rows)
 
@@ -83,13 +78,13 @@ class ImageSource:
 
 
 class CropSource(ImageSource):
-    """Batches of parts of whole photos: the centre for the role 'plain', random crops for all
-    others.
+    """Batches of crops from photos in their own proportions: the centre for the role 'plain',
+    random for all others.
 
     Args:
-        store: whole photos, or a reader of them.
+        store: photos, or a reader of them.
         names, device: as in `ImageSource`.
-        size: side of a batch's images in pixels.
+        size: pixels per side of a crop.
 
     Source: the authors' code of Two-way.
     """
@@ -106,50 +101,44 @@ class CropSource(ImageSource):
 
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
         "(B, 3, size, size) float32 for (B,) row numbers of the data set and the role of a view."
-        cut = images.centre_crops if role == 'plain' else images.random_crops
+        make_crops = images.centre_crops if role == 'plain' else images.random_crops
         photos, rows = images.whole_photos(self.store, rows)
-        return self.views[role](copy_to_device(cut(photos, rows, self.size), self.device))
+        crops = make_crops(photos, rows, self.size)
+        return self.views[role](copy_to_device(crops, self.device))
 
 
 def image_source(data: Dataset, config: Config, device: torch.device) -> ImageSource:
-    """The images of a data set under a run's views.
+    """The images of a data set with the views of a run.
 
     Args:
         data: any.
         config: resolved.
-        device: where batches go.
-
-    Returns:
-        ImageSource or CropSource.
+        device: of the batches.
 
     Raises:
         SpmlError: as `spml_nb.data.images.open_images`.
     """
     names = VIEW_SETS[config.views]
-    kept = data.images_in_memory or images.keeps_decoded()
+    size = config.image_size
+    decoded = data.images_in_memory or images.keeps_decoded()
     if config.views == 'crop':
-        photos = (
-            images.open_photos(data)
-            if kept
-            else images.PhotoReader(data, images.LONGEST_SIDE, whole=True)
-        )
-        return CropSource(photos, names, device, config.image_size)
-    if not kept:
-        return ImageSource(images.PhotoReader(data, config.image_size), names, device)
-    return ImageSource(images.open_images(data, config.image_size), names, device)
+        if decoded:
+            photos = images.open_photos(data)
+        else:
+            photos = images.PhotoReader(data, images.LONGEST_SIDE, whole=True)
+        return CropSource(photos, names, device, size)
+    store = images.open_images(data, size) if decoded else images.PhotoReader(data, size)
+    return ImageSource(store, names, device)
 
 
-VERSION = 3  # raise it when features would come out differently
+VERSION = 3  # of cached features: raise it when new ones would differ
 
 
 def hash_weights(model: nn.Module) -> str:
-    """What tells one backbone from another: a hash of its parameters and buffers.
+    """A hash of a backbone's parameters and buffers, as 16 hexadecimal digits.
 
     Args:
         model: of `spml_nb.models`.
-
-    Returns:
-        16 hexadecimal digits.
     """
     digest = hashlib.sha256()
     for name, value in model.backbone.state_dict().items():
@@ -158,36 +147,32 @@ def hash_weights(model: nn.Module) -> str:
 
 
 def hash_pixels(store: np.ndarray | images.Photos | images.PhotoReader) -> str:
-    """What tells one set of images from another: a hash of all pixels, kept beside the file that
-    holds them.
+    """A hash of all pixels, as 16 hexadecimal digits; of a reader, the hash of its files. Cached
+    beside a memory-mapped file.
 
     Args:
-        store: (N, S, S, 3) uint8 or whole photos, as from `open_images` and `open_photos`.
-
-    Returns:
-        16 hexadecimal digits, the same for the same photos in the same order, wherever they lie;
-        of a reader by its files.
+        store: images as from `open_images` or `open_photos`, or a reader.
     """
     if isinstance(store, images.PhotoReader):
         return store.content
     pixels = getattr(store, 'pixels', store)
-    note = Path(f'{pixels.filename}.content') if isinstance(pixels, np.memmap) else None
-    if note is not None and note.is_file():
-        return note.read_text()
+    cached = Path(f'{pixels.filename}.content') if isinstance(pixels, np.memmap) else None
+    if cached is not None and cached.is_file():
+        return cached.read_text()
     digest = hashlib.sha256(f'{len(store)} {pixels.shape}'.encode())
     digest.update(np.ascontiguousarray(pixels))
-    name = digest.hexdigest()[:16]
-    if note is not None:
-        with contextlib.suppress(SpmlError):
-            write_atomically(note, name)  # a cache that is only read
-    return name
+    digits = digest.hexdigest()[:16]
+    if cached is not None:
+        with contextlib.suppress(SpmlError):  # the cache may be read-only
+            write_atomically(cached, digits)
+    return digits
 
 
 @torch.inference_mode()
 def extract_features(
     model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, batch_size: int = 64
 ) -> np.ndarray:
-    """What the head would eat, for each row.
+    """Compute the inputs of the head for many images.
 
     Args:
         model: of `spml_nb.models`.
@@ -197,8 +182,7 @@ def extract_features(
         batch_size: images at a time.
 
     Returns:
-        (N, D) float32, or maps (N, h, w, D) float16: channels last, like the weights that they
-        meet.
+        (N, D) float32, or maps (N, h, w, D) float16, channels last.
     """
     model.eval()
     source.announce(rows)
@@ -216,36 +200,33 @@ def extract_features(
 def cached_features(
     model: nn.Module, source: ImageSource, rows: np.ndarray, role: str, draw: int, key: str
 ) -> np.ndarray:
-    """`extract_features`, kept in the cache folder and memory-mapped.
+    """`extract_features`, cached on disk and memory-mapped.
 
     Args:
         model, source, rows, role: as in `extract_features`.
-        draw: number of the draw of an augmented view; its random numbers follow from it.
-        key: what else the features depend on.
-
-    Returns:
-        As `extract_features`.
+        draw: number of the draw of an augmented view, the seed of its randomness.
+        key: a text with all else that the features depend on.
 
     Raises:
-        SpmlError: when the cache cannot be written.
+        SpmlError: if the cache cannot be written.
     """
     rows_key = hashlib.sha256(rows.tobytes()).hexdigest()
     text = f'{VERSION}-{key}-{model.head.needs}-{role}-{source.names[role]}-{draw}-{rows_key}'
     name = hashlib.sha256(text.encode()).hexdigest()[:20]
     file = settings.path('cache') / 'features' / f'{name}.npy'
-    features = _opened(file, len(rows))
+    features = _open_features(file, len(rows))
     if features is None:
-        # a second process waits for the features instead of computing them as well
+        # another process that needs the same features waits here
         with hold_lock(file):
-            features = _opened(file, len(rows))
+            features = _open_features(file, len(rows))
             if features is None:
                 _write_features(file, model, source, rows, role, draw)
                 features = np.load(file, mmap_mode='r')
     return features
 
 
-def _opened(file: Path, n: int) -> np.ndarray | None:
-    "The memory map, or None where there is no file, or one that does not hold what was written."
+def _open_features(file: Path, n: int) -> np.ndarray | None:
+    "The memory map; None if the file is missing or damaged."
     if not file.exists():
         return None
     try:
@@ -253,10 +234,10 @@ def _opened(file: Path, n: int) -> np.ndarray | None:
         if _matches_checksum(features, file, n):
             return features
     except Exception:
-        pass  # a header whose damage raises one of a dozen types
+        pass  # damaged headers raise a dozen different types
     warn(
-        f'{file} does not hold the features that were written there, so they are computed again. '
-        'If this happens often, check the disk of the cache.'
+        f'{file} is damaged, so its features are computed again. If this happens often, check the '
+        'disk of the cache.'
     )
     return None
 
@@ -290,13 +271,13 @@ def _write_features(file, model, source, rows, role, draw):
 
 
 class FeatureSource:
-    """Batches of frozen features. A view without draws of its own is the plain one.
+    """Batches of frozen features.
 
     Args:
         plain: (N, ...) of all images.
-        drawn: {role: (draws, n, ...)} of the training images.
-        rows: (n,) their row numbers.
-        device: where batches go.
+        drawn: {role: draws of (n, ...)} of the training images; a view without draws uses `plain`.
+        rows: (n,) row numbers of the training images.
+        device: of the batches.
     """
 
     def __init__(
@@ -313,12 +294,10 @@ class FeatureSource:
         self.position[rows] = np.arange(len(rows))
 
     def announce(self, rows: np.ndarray):
-        "Features are at hand in any order."
+        "Nothing to prefetch; as in `ImageSource`."
 
     def _hold(self, features: np.ndarray):
-        """Vectors live on the device, and maps too if it is a GPU that has room; else these stay
-        memory-mapped.
-        """
+        "Copy features to the device, except for maps that are too large: these stay memory-mapped."
         if features.ndim == 2 or has_gpu_room(features.nbytes, self.device):
             return torch.tensor(features, device=self.device)
         return features
@@ -330,7 +309,7 @@ class FeatureSource:
             batch = copy_to_device(features[index], self.device)
         if batch.ndim == 2:
             return batch
-        return batch.permute(0, 3, 1, 2).float()  # which keeps channels last
+        return batch.permute(0, 3, 1, 2).float()  # keeps the channels-last layout
 
     def batch(self, rows: np.ndarray, role: str) -> Tensor:
         """(B, D) or (B, D, h, w) float32 for (B,) row numbers of the data set and the role of a
@@ -343,9 +322,10 @@ class FeatureSource:
         draw = torch.randint(len(draws), (len(rows),)).numpy()
         batch = self._take(draws[0], index)
         for k in range(1, len(draws)):
-            chosen = np.flatnonzero(draw == k)
-            if len(chosen):
-                batch[copy_to_device(chosen, self.device)] = self._take(draws[k], index[chosen])
+            positions = np.flatnonzero(draw == k)
+            if len(positions):
+                features = self._take(draws[k], index[positions])
+                batch[copy_to_device(positions, self.device)] = features
         return batch
 
 
@@ -358,22 +338,19 @@ def feature_source(
         model: of `spml_nb.models`.
         source: of images.
         rows: (n,) row numbers of the training images.
-        roles: the views that the method asks for.
+        roles: the views that the method needs.
         config: resolved.
 
-    Returns:
-        FeatureSource.
-
     Raises:
-        SpmlError: when the cache cannot be written.
+        SpmlError: if the cache cannot be written.
 
     Source: Cole et al. (2021), linear regime.
     """
-    of_images = f'{config.image_size}-{config.normalise}-{config.views == "crop"}'
-    key = f'{hash_pixels(source.store)}-{config.backbone}-{hash_weights(model)}-{of_images}'
+    preprocessing = f'{config.image_size}-{config.normalise}-{config.views == "crop"}'
+    key = f'{hash_pixels(source.store)}-{config.backbone}-{hash_weights(model)}-{preprocessing}'
     plain = cached_features(model, source, np.arange(len(source.store)), 'plain', 0, key)
     drawn = {}
-    if len(roles) > 1:  # one view alone is the plain one
+    if len(roles) > 1:  # a single view is not augmented
         for role in roles:
             drawn[role] = [
                 cached_features(model, source, rows, role, draw, key)

@@ -1,6 +1,4 @@
-"""All that the next epoch depends on, in one file: written after every epoch, read when an
-interrupted run resumes.
-"""
+"""Checkpoints: all that the next epoch depends on, written after every epoch."""
 
 import hashlib
 
@@ -14,14 +12,7 @@ from .selection import MEASURES
 
 
 def _stateful_parts(trainer) -> dict:
-    """All of a run that has a state.
-
-    Args:
-        trainer: a `Trainer`, in a stage.
-
-    Returns:
-        {name in the checkpoint: what has a `state_dict`}.
-    """
+    "{name in the checkpoint: object with a `state_dict`} of a `Trainer` in a stage."
     states = {
         name: getattr(trainer, name)
         for name in ('module', 'method', 'optimizer', 'schedule', 'scaler')
@@ -34,24 +25,23 @@ def _stateful_parts(trainer) -> dict:
 
 
 def checkpoint_origin(config, task) -> dict:
-    """What a run comes from, besides its configuration.
+    """Hashes of the data and weights that a run starts from, to notice when they change.
 
     Args:
         config: a `Config`.
         task: a `Task`.
 
     Returns:
-        {'data': fingerprint of photos and labels, 'photos': content of the photos, 'task': digest
-        of rows and observed labels, 'weights': digest of the file that `weights` names, None where
-        it names none}.
+        {'data': of photos and labels, 'photos': of the photos, 'task': of the split and the
+        observed labels, 'weights': of the weights file, None without one}.
     """
-    drawn = hashlib.sha256()
+    digest = hashlib.sha256()
     for array in (task.train, task.val, task.test, task.observed, task.observed_val):
-        drawn.update(f'{array.shape}'.encode() + array.tobytes())
+        digest.update(f'{array.shape}'.encode() + array.tobytes())
     return {
         'data': task.data.fingerprint,
         'photos': task.data.content,
-        'task': drawn.hexdigest(),
+        'task': digest.hexdigest(),
         'weights': hash_file(config.weights),
     }
 
@@ -65,16 +55,13 @@ _ORIGINS = {
 
 
 def refuse_other_origin(run, recorded: dict, now: dict, data):
-    """Refuse a run that comes from something else. Runs of older versions record less, or nothing.
+    """Raise an SpmlError if a run started from other data or weights.
 
     Args:
         run: a `Run`, begun or done.
-        recorded: its origin, with whatever else it has written down.
+        recorded: its checkpoint or result, which holds its origin; older versions recorded less.
         now: as from `checkpoint_origin`.
-        data: the `Dataset` as it is now.
-
-    Raises:
-        SpmlError: for another origin.
+        data: the current `Dataset`.
     """
     for key, words in _ORIGINS.items():
         before, after = recorded.get(key), now.get(key)
@@ -82,8 +69,8 @@ def refuse_other_origin(run, recorded: dict, now: dict, data):
             why = f' {explain_split(data, before)}'.rstrip() if key == 'data' else ''
             raise SpmlError(
                 f'{run.folder} was begun on {words} that have changed since.{why} Remove '
-                'that folder to train anew; if another folder of the same name was meant, '
-                'give its whole path.'
+                'that folder to train anew; if you meant another folder of the same name, '
+                'give its full path.'
             )
 
 
@@ -97,7 +84,7 @@ def save_checkpoint(trainer):
         SpmlError: if the disk is full.
     """
     device = trainer.device
-    place = {
+    progress = {
         name: getattr(trainer, name)
         for name in ('k', 'epoch', 'history', 'seconds', 'late', 'sessions')
     }
@@ -108,7 +95,7 @@ def save_checkpoint(trainer):
     trainer.run.save(
         'last.pt',
         {
-            **place,
+            **progress,
             **trainer.origin,
             'choices': [[choice.best, choice.over] for choice in trainer.choices],
             'measures': [MEASURES[choice.rule] for choice in trainer.choices],
@@ -122,10 +109,10 @@ def load_checkpoint(trainer) -> dict | None:
     """Read the last checkpoint.
 
     Args:
-        trainer: a `Trainer`, in no stage yet.
+        trainer: a `Trainer` before its first stage.
 
     Returns:
-        What `save_checkpoint` has written, None before the first epoch.
+        As written by `save_checkpoint`; None if there is none yet.
 
     Raises:
         SpmlError: if the checkpoint is damaged, or as `refuse_other_origin`.
@@ -136,41 +123,41 @@ def load_checkpoint(trainer) -> dict | None:
 
 
 def restore_checkpoint(trainer, saved: dict):
-    """Put the place, every part, and the random numbers back to where they were.
+    """Restore progress, weights, optimizer and random number generators.
 
     Args:
         trainer: a `Trainer`, in the stage of the checkpoint.
         saved: as from `load_checkpoint`.
 
     Raises:
-        SpmlError: if a part has no state in the checkpoint.
+        SpmlError: if the checkpoint lacks a state, or its scores cannot be compared with new ones.
     """
     for name in ('epoch', 'history', 'seconds', 'late'):
-        setattr(trainer, name, saved.get(name, False))  # late is new
-    # older checkpoints are of one rule
+        setattr(trainer, name, saved.get(name, False))  # older checkpoints lack `late`
+    # older checkpoints have one rule
     choices = saved['choices'] if 'choices' in saved else [[saved['best'], saved['stopped']]]
     for choice, (best, over) in zip(trainer.choices, choices, strict=False):
         choice.best = best
         choice.over = over
     comparable = _comparable(trainer, saved)
     for choice in trainer.choices:
-        # killed between its weights and its checkpoint, an epoch is done again
+        # if an epoch was killed after saving best.pt but before its checkpoint, best.pt is newer
         weights = trainer.run.restore(trainer.file_of(choice)) or {}
         best = weights.get('best') or {}
         if best.get('stage') == trainer.k:
             choice.best = best
         if choice.rule not in comparable:
-            # rather no answer than one from the later epochs alone
+            # no result is better than one from the later epochs alone
             choice.best = None
             choice.over = True
     _restore_states(trainer, saved)
 
 
 def _comparable(trainer, saved: dict) -> set[str]:
-    "The rules whose scores so far are in the measure of today."
-    earlier = {'val_observed': 'observed mAP'}  # in checkpoints that do not say
+    "The rules whose scores in the checkpoint use today's measure."
+    older = {'val_observed': 'observed mAP'}  # in checkpoints without `measures`
     measures = saved.get('measures') or [
-        earlier.get(c.rule, MEASURES[c.rule]) for c in trainer.choices
+        older.get(choice.rule, MEASURES[choice.rule]) for choice in trainer.choices
     ]
     comparable = {
         choice.rule
@@ -191,10 +178,10 @@ def _restore_states(trainer, saved: dict):
     states = _stateful_parts(trainer)
     if missing := [name for name in states if name not in saved]:
         raise SpmlError(
-            f"the checkpoint holds no {' and no '.join(missing)}: the run was begun without that "
-            '`on_step`. Go on without it, or remove the folder of the run to train anew.'
+            f"the checkpoint has no {' and no '.join(missing)}: the run was begun without this "
+            '`on_step`. Resume without it, or remove the folder of the run to train anew.'
         )
-    # a counter of older checkpoints
+    # a counter that older checkpoints have
     saved.get('averaged', {}).pop('n_averaged', None)
     for name, value in states.items():
         value.load_state_dict(saved[name])

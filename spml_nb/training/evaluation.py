@@ -24,15 +24,15 @@ from .summary import named_labels
 
 @dataclass
 class Opened:
-    """A finished run that reads the images of a data set, on one device.
+    """A finished run, opened on a data set and a device.
 
     Args:
         config: resolved.
         model: with the best weights.
-        method: with all that it has learnt.
-        images: source of batches of images.
-        module: the model, or its head on frozen features.
-        source: source of what the module takes.
+        method: with its learnt state.
+        images: batches of images.
+        module: the model, or only its head if the backbone was frozen.
+        source: batches of the module's inputs.
     """
 
     config: Config
@@ -45,15 +45,12 @@ class Opened:
 
 
 def open_on_dataset(run: Run, config: Config, data: datasets.Dataset) -> Opened:
-    """Open a finished run on the images of a data set.
+    """Open a finished run on a data set, with its best weights and in evaluation mode.
 
     Args:
         run: done, with its checkpoint.
-        config: the run's, with another device or data set where wanted.
+        config: the run's, perhaps with another device or data set.
         data: of the same classes.
-
-    Returns:
-        The run with its best weights, in evaluation mode.
 
     Raises:
         SpmlError: as `spml_nb.training.network.open_network`.
@@ -64,14 +61,13 @@ def open_on_dataset(run: Run, config: Config, data: datasets.Dataset) -> Opened:
     images = image_source(data, config, device)
     module, source = network.model, images
     if config.regime == 'linear':
-        # a head that was trained on features takes images seen through the frozen backbone
         module, source = network.model.head, _Features(network, images)
     return Opened(config, device, network.model, network.method, images, module, source)
 
 
 @dataclass
 class _Features:
-    "Batches of images as a frozen backbone sees them."
+    "Batches of frozen features, computed from images without a cache."
 
     network: Network
     images: ImageSource
@@ -87,20 +83,20 @@ def evaluate(
     part: str | None = None,
     root: str | None = None,
 ) -> tuple[dict, Tensor, datasets.Dataset]:
-    """Score a finished run on any data set of the same classes. Warns of a part without a known
+    """Score a finished run on any data set of the same classes. Warns if there is no known
     negative.
 
     Args:
         folder: of the run, or its name in the setting `runs`.
         dataset: a name or folder; unset: the run's own.
-        part: 'train', 'val', 'test' or 'all'; unset: as in `default_part`.
+        part: 'train', 'val', 'test' or 'all'; unset: as from `default_part`.
         root: where named data sets live; unset: for the run's own, where it found them.
 
     Returns:
-        dict of map (percent), ap (C in [0, 1]), threshold, micro_f1, macro_f1, truth (how much is
-        known of the labels, as from `labels.labels_for_scoring`; where it is 'observed only', map,
-        ap and F1 say how well the observed labels are found), map_definition (of the data that are
-        scored), part, and what `named_labels` counts; (N, C) logits; the data set.
+        dict of map (percent), ap (C in [0, 1]), threshold, micro_f1, macro_f1, truth (as from
+        `labels.labels_for_scoring`; for 'observed only', map, ap and F1 are against observed
+        labels), map_definition, part, and the counts of `named_labels`; (N, C) logits; the data
+        set.
 
     Raises:
         SpmlError: if the run is not done, the classes differ, or the run's own data have changed.
@@ -119,12 +115,12 @@ def evaluate(
         )
     config = resolve(config)
     data = _same_classes(load_run_data(run, config, dataset is None), result['class_names'])
-    same = (
+    same_photos = (
         dataset is None
         or data.name == Path(run.config.dataset).name
         or data.photos_of('test') == result.get('tested')
     )
-    part = part or default_part(data, same)
+    part = part or default_part(data, same_photos)
     rows = data.rows(part)
     if not len(rows):
         raise SpmlError(
@@ -134,13 +130,13 @@ def evaluate(
     opened = open_on_dataset(run, config, data)
     logits = predict_logits(opened.module, opened.method, opened.source, rows)
     targets, truth = scoring_labels(data, {part: rows})
-    numbers = _numbers(logits, targets[part], run.threshold(), config.map_definition)
-    named = named_labels(logits, data.labels[rows], numbers['threshold'])
-    return {**numbers, **named, 'truth': truth[part], 'part': part}, logits, data
+    scores = _score(logits, targets[part], run.threshold(), config.map_definition)
+    named = named_labels(logits, data.labels[rows], scores['threshold'])
+    return {**scores, **named, 'truth': truth[part], 'part': part}, logits, data
 
 
-def _numbers(logits: Tensor, true: np.ndarray, threshold: float, map_definition: str) -> dict:
-    "mAP, AP and F1 of (N, C) logits against (N, C) targets of which unknown ones are left out."
+def _score(logits: Tensor, true: np.ndarray, threshold: float, map_definition: str) -> dict:
+    "mAP, AP and F1 of (N, C) logits against (N, C) labels, without unknown ones."
     p = torch.sigmoid(logits.cpu().double())
     definition = metrics.find_map_definition(map_definition)
     return {
@@ -154,18 +150,15 @@ def _numbers(logits: Tensor, true: np.ndarray, threshold: float, map_definition:
 
 
 def load_run_data(run: Run, config: Config, own: bool) -> datasets.Dataset:
-    """The data set of a configuration.
+    """Load the data set of a configuration.
 
     Args:
         run: done.
         config: its own, or one with another data set.
         own: whether it must be the data set that the run was trained on.
 
-    Returns:
-        The data set.
-
     Raises:
-        SpmlError: if it is not there, or should be the run's own and has changed.
+        SpmlError: if it is missing, or should be the run's own and has changed.
     """
     with warnings.catch_warnings(action='ignore' if own else None):
         data = datasets.load(
@@ -176,21 +169,21 @@ def load_run_data(run: Run, config: Config, own: bool) -> datasets.Dataset:
             scored=not own,
         )
     result = run.result() if own else {}
-    now_by_key = {'data': data.fingerprint, 'photos': data.content}
-    for key, now in now_by_key.items():
+    fingerprints = {'data': data.fingerprint, 'photos': data.content}
+    for key, now in fingerprints.items():
         trained_on = result.get(key)
         if trained_on not in (None, now):
             why = f'{explain_split(data, trained_on)} '.lstrip()
             raise SpmlError(
                 f'{run.folder} was trained on {config.dataset!r} with the fingerprint '
-                f'{trained_on}; what is found there now has {now}. {why}Put the old data '
-                'back, or name the data set to be scored.'
+                f'{trained_on}; now it has {now}. {why}Put the old data back, or name the data set '
+                'to be scored.'
             )
     return data
 
 
 def _same_classes(data: datasets.Dataset, names: list[str]) -> datasets.Dataset:
-    "`data` with its label columns in the order of `names`."
+    "The data set with its label columns in the order of `names`."
     missing = [n for n in names if n not in data.class_names]
     if missing:
         raise SpmlError(

@@ -1,5 +1,5 @@
-"""Each process passes its share of every batch through the network, and all compute the same loss
-on all outputs.
+"""Distributed training: each process computes the outputs of its share of every batch, and all
+compute the same loss on the gathered outputs.
 """
 
 import contextlib
@@ -16,14 +16,13 @@ from ..base.processes import GatherRows, broadcast_state
 
 
 class Group:
-    """The processes that train one run together, as `torchrun` announces them. A process by itself
-    is a group of one.
+    """The processes started by `torchrun` to train one run; without it, a group of one.
 
     Args:
-        device: of the run; it decides how they talk (NCCL or Gloo).
+        device: of the run; NCCL for CUDA, else Gloo.
 
     Raises:
-        SpmlError: if they cannot meet.
+        SpmlError: if the processes cannot connect.
     """
 
     def __init__(self, device: torch.device | str = 'cpu'):
@@ -40,40 +39,38 @@ class Group:
                 dist.init_process_group('nccl' if self.device.type == 'cuda' else 'gloo')
             except (ValueError, RuntimeError) as error:
                 raise SpmlError(
-                    f'process {self.rank} of {self.size} cannot meet the others: {error}. Start '
-                    'them all with `spml train --nproc N` or torchrun.'
+                    f'process {self.rank} of {self.size} cannot connect to the others: {error}. '
+                    'Start them all with `spml train --nproc N` or torchrun.'
                 ) from error
 
     @property
     def first(self) -> bool:
-        "Whether this is the process that writes and talks."
+        "Whether this is the process that writes files and prints."
         return self.rank == 0
 
     def sizes(self, n: int) -> list[int]:
-        "How many of n rows each process takes. Fewer rows than processes are taken by all."
+        "The number of rows of each process; all n if there are fewer rows than processes."
         if n < self.size:
             return [n] * self.size
         return [len(share) for share in np.array_split(np.empty(n), self.size)]
 
     def share(self, rows: np.ndarray) -> np.ndarray:
-        "The rows (b,) of (n,) for this process; all of them if there are fewer than processes."
+        "The rows of this process; all if there are fewer rows than processes."
         return rows if len(rows) < self.size else np.array_split(rows, self.size)[self.rank]
 
     def gather(self, share: Tensor | None, n: int) -> Tensor | None:
-        """The rows (n, ...) of all processes, differentiable. share: the rows for this process, or
-        None; n: the number of all.
-        """
+        "Concatenate the shares of all processes, differentiably, to (n, ...)."
         if share is None or self.size == 1 or n < self.size:
             return share
         return GatherRows.apply(share, self.sizes(n))
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        "The module as training calls it: gradients are averaged over processes."
+        "The module for the forward pass; its gradients are averaged over processes."
         if self.size == 1:
             return module
         if self.device.type != 'cuda':
             return nn.parallel.DistributedDataParallel(module)
-        # unlike torch's, it keeps the activations of timm's norm layers
+        # torch's converter would drop the activations of timm's norm layers
         from timm.layers import convert_sync_batchnorm
 
         module = convert_sync_batchnorm(module)
@@ -81,26 +78,26 @@ class Group:
 
     @contextlib.contextmanager
     def forked_randomness(self, step: int):
-        """Other random numbers in each process, for views and dropout, in a step of the epoch; no
-        common one is used up.
+        """Different random numbers in each process, for views and dropout in a step of an epoch.
+        The common generator is left as it was.
         """
         if self.size == 1:
             yield
             return
-        # an epoch's permutation has changed it
+        # differs from epoch to epoch, as each draws a permutation
         common = zlib.crc32(torch.get_rng_state().numpy().tobytes())
         with torch.random.fork_rng([self.device.index] if self.device.type == 'cuda' else []):
             torch.manual_seed((common << 31) + step * self.size + self.rank)
             yield
 
     def agree(self, *modules: nn.Module, parameters: bool = True):
-        "Give every process the buffers of the first one, and its parameters where they are wanted."
+        "Copy buffers, and parameters, from the first process to the others."
         if self.size == 1:
             return
         for module in modules:
             broadcast_state(module, parameters)
 
     def wait(self):
-        "Wait until all have come here."
+        "A barrier."
         if self.size > 1:
             dist.barrier()

@@ -1,4 +1,4 @@
-"""One run on several GPUs or cores: torchrun starts the processes, `Group` keeps them together."""
+"""Train one run on several GPUs or cores: torchrun starts the processes, `Group` connects them."""
 
 import json
 import os
@@ -15,20 +15,7 @@ from .trainer import train
 
 
 def _launch_command(config: Config, processes: int) -> list[str]:
-    """The command line that trains a configuration with several processes of this machine.
-
-    Args:
-        config: any configuration.
-        processes: 1 or more.
-
-    Returns:
-        The words of the command.
-
-    Raises:
-        SpmlError: for less than one process.
-    """
-    if processes < 1:
-        raise SpmlError(f'processes must be 1 or more, not {processes}.')
+    "The command that trains a configuration with several processes of this machine."
     torchrun = ['-m', 'torch.distributed.run', '--standalone', f'--nproc-per-node={processes}']
     fields = json.dumps({k: v for k, v in config_to_dict(config).items() if v is not None})
     return [sys.executable, *torchrun, '-m', 'spml_nb.training.launch', fields]
@@ -40,15 +27,16 @@ def launch(config: Config, processes: int, tell: Callable[[str], None] = print):
     Args:
         config: its batch_size is that of all processes together.
         processes: 1 or more.
-        tell: is given the lines that the first process prints.
+        tell: called with each line that the first process prints.
 
     Returns:
-        `spml_nb.training.trainer.Result`.
+        `spml_nb.runs.folder.Result`.
 
     Raises:
-        SpmlError: if a process fails, with what it said.
+        SpmlError: for processes below 1, or if a process fails, with its error message.
     """
-    words = _launch_command(config, processes)
+    if processes < 1:
+        raise SpmlError(f'processes must be 1 or more, not {processes}.')
     if processes == 1:
         return train(config)
     environment = {
@@ -56,7 +44,11 @@ def launch(config: Config, processes: int, tell: Callable[[str], None] = print):
         **os.environ,
     }
     with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        _launch_command(config, processes),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
     ) as process:
         lines = []
         for line in process.stdout:
@@ -64,7 +56,7 @@ def launch(config: Config, processes: int, tell: Callable[[str], None] = print):
             if not line.startswith('['):
                 tell(lines[-1])
     if process.returncode:
-        # torchrun adds a page to the error
+        # torchrun adds a page of output to the error
         errors = [line for line in lines if line.startswith('error: ')]
         output = ' '.join(errors[:1] or lines[-30:])
         raise SpmlError(
@@ -74,7 +66,7 @@ def launch(config: Config, processes: int, tell: Callable[[str], None] = print):
 
 
 def _main(words: list[str]) -> int:
-    "What each of the processes does. words: the configuration as JSON."
+    "Train in one of the processes. words: [configuration as JSON]. Returns: exit status."
     try:
         train(Config(**json.loads(words[0])))
     except SpmlError as error:

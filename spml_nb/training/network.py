@@ -1,5 +1,5 @@
-"""One network for prediction, export and evaluation: built from a description, filled with the best
-weights.
+"""The network for prediction, export and evaluation: built from a description, with the best
+weights of a run.
 """
 
 from dataclasses import replace
@@ -17,20 +17,17 @@ from ..runs.folder import Run, open_run
 from .batches import hash_weights
 from .summary import clean_test_map, named_on_validation
 
-FORMAT = 1  # of the description: raise it when an older version of this library could not use it
+FORMAT = 1  # of the description: raise it when older versions of this library cannot read it
 
 
 def head_options(config: Config) -> dict:
-    """What a configuration says about its head.
+    """Keyword arguments for the head, for `models.create`.
 
     Args:
         config: resolved.
 
-    Returns:
-        Keyword arguments of `models.create`.
-
     Raises:
-        SpmlError: for the width of a head that has none.
+        SpmlError: for an `embedding_dim` of a head that has none.
     """
     if config.embedding_dim is None:
         return {}
@@ -39,13 +36,13 @@ def head_options(config: Config) -> dict:
 
 
 def describe_network(run: Run) -> dict:
-    """What the network of a run is made of, and what its outputs mean.
+    """Describe the network of a run, so that `Network` can build it and others can use its outputs.
 
     Args:
         run: done.
 
     Returns:
-        dict of plain data, as in an exported file.
+        JSON-compatible dict, as in an exported file.
 
     Raises:
         SpmlError: if the run is not done or damaged.
@@ -80,13 +77,13 @@ def describe_network(run: Run) -> dict:
         'class_names': names,
         'threshold': threshold,
         'map': clean_test_map(scores),
-        **_of_threshold(run, scores),
+        **_describe_threshold(run, scores),
     }
 
 
-def _of_threshold(run: Run, scores: dict) -> dict:
-    """Which photos set the threshold, or what it names on validation; thresholds of each class, and
-    how many labels a photo had; empty without any of these.
+def _describe_threshold(run: Run, scores: dict) -> dict:
+    """As far as it was stored: thresholds per class, labels per photo, and what the threshold was
+    calibrated on or how many labels it names on validation.
     """
     stored = run.thresholds()
     description = {}
@@ -103,23 +100,23 @@ def _of_threshold(run: Run, scores: dict) -> dict:
 
 
 class Network(nn.Module):
-    """A trained model, from bytes to what it ranks by.
+    """A model from uint8 pixels to the logits that its method ranks by.
 
     Args:
-        description: as from `describe_network`, or of an exported file; the attribute `description`
-            has `mean` and `std` of the normalisation as well. A `calibration` in it, (2, C) slopes
-            and shifts, is applied to the logits.
+        description: as from `describe_network`, or of an exported file. A `calibration` in it,
+            (2, C) slopes and shifts, is applied to the logits. The attribute `description` also has
+            `mean` and `std` of the normalisation.
         weights: of the backbone, as in `models.create`.
 
     Raises:
-        SpmlError: for an unknown part.
+        SpmlError: for an unknown backbone, head or method.
     """
 
     def __init__(self, description: dict, weights: str = 'none'):
         super().__init__()
         names = description['class_names']
         backbone = models.build_backbone(description['backbone'], weights)
-        if 'mean' in description:  # of the training, whatever this version's backbone has
+        if 'mean' in description:  # as in training, even if this version has other defaults
             mean, std = tuple(description['mean']), tuple(description['std'])
             backbone = backbone._replace(mean=mean, std=std)
         make_head = models.HEADS[one_of(description['head'], models.HEADS, 'head')]
@@ -130,7 +127,8 @@ class Network(nn.Module):
             z = torch.zeros(1, len(names), dtype=torch.int8)
             hparams = description['hparams']
             self.method = _last_stage(description['method'], z, 1, head.embedding_dim, hparams)
-        self.half_maps = description['frozen_features'] and head.needs == 'map'  # trained on such
+        # the head was trained on maps that are cached in half precision
+        self.half_maps = description['frozen_features'] and head.needs == 'map'
         calibration = description.get('calibration')
         if calibration is not None:
             calibration = torch.tensor(calibration)
@@ -142,7 +140,7 @@ class Network(nn.Module):
         }
 
     def features(self, images: Tensor) -> Tensor:
-        """What the head takes.
+        """Inputs of the head.
 
         Args:
             images: (B, 3, S, S) float in [0, 1].
@@ -154,13 +152,13 @@ class Network(nn.Module):
         return features.half().float() if self.half_maps else features
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """What the network ranks by.
+        """Logits to rank by, calibrated if there is a calibration.
 
         Args:
             pixels: (B, 3, S, S) uint8.
 
         Returns:
-            (B, C) float32 logits.
+            (B, C) float32.
 
         Raises:
             SpmlError: for another shape or type.
@@ -175,37 +173,37 @@ class Network(nn.Module):
         return s * self.calibration[0] + self.calibration[1]
 
     def calibrate(self, calibration: list[list[float]], threshold: float):
-        """Make probabilities of the logits that were not.
+        """Calibrate the logits, so that their sigmoids are probabilities.
 
         Args:
             calibration: C slopes and C shifts.
-            threshold: the probability from which on a label is named then.
+            threshold: on the calibrated probability.
         """
         self.description |= {'calibration': calibration, 'threshold': threshold}
-        self.description.pop('class_thresholds', None)  # they were for the logits before
+        self.description.pop('class_thresholds', None)  # of the uncalibrated logits
         self.calibration = torch.tensor(calibration)
 
 
 def _last_stage(name: str, observed: Tensor, epochs: int, features: int, hparams: dict) -> Method:
-    "A method as it is in its last stage."
+    "A method in its last stage."
     method = methods.create(name, observed, epochs=epochs, features=features, **hparams)
     method.start_stage(method.stages)
     return method
 
 
 def open_network(folder: str | Path | Run, restore_method: bool = False) -> Network:
-    """The network of a finished run, with its best weights.
+    """Load the network of a finished run, with its best weights.
 
     Args:
         folder: of the run, its name in the setting `runs`, or the run itself.
-        restore_method: also restore all that the method has learnt about the training labels.
+        restore_method: also restore the method's state, such as its estimates of training labels.
 
     Returns:
         Network in evaluation mode, on the CPU.
 
     Raises:
         SpmlError: if there is no such run, it is not finished, its checkpoint is missing or
-            damaged, or a frozen backbone is no longer the one that it was trained on.
+            damaged, or its frozen backbone has other weights now.
     """
     run = folder if isinstance(folder, Run) else open_run(folder)
     description = describe_network(run)
@@ -213,7 +211,7 @@ def open_network(folder: str | Path | Run, restore_method: bool = False) -> Netw
     config = run.config
     linear = description['frozen_features']
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)  # draws a frozen backbone without pretrained weights again
+        torch.manual_seed(config.seed)  # for a frozen backbone with random weights
         network = Network(description, config.weights if linear else 'none')
     if linear:
         check_backbone(run, network.model)
@@ -234,15 +232,12 @@ def open_network(folder: str | Path | Run, restore_method: bool = False) -> Netw
 
 
 def check_backbone(run: Run, model: nn.Module):
-    """Refuse a frozen backbone that is not the one that a run's head was trained on. Runs of older
-    versions do not say.
+    """Raise an SpmlError if a run's head was trained on a frozen backbone with other weights. Runs
+    of older versions are not checked.
 
     Args:
         run: of the regime 'linear'.
-        model: of `spml_nb.models`, with the backbone as it is now.
-
-    Raises:
-        SpmlError: if it is another.
+        model: of `spml_nb.models`, with the current backbone.
     """
     before = run.result().get('backbone') if run.done else None
     now = hash_weights(model)

@@ -1,6 +1,4 @@
-"""What a person wants to see of a run: its curves, its numbers, its classes, and photos with their
-labels.
-"""
+"""Pictures and tables of a run: curves, scores, classes, and photos with their predictions."""
 
 import io
 import math
@@ -20,12 +18,12 @@ from .summary import observed_auc_of
 
 
 def learning_curves(curves: pd.DataFrame, title: str = ''):
-    """Training loss over epochs, and the validation score that chose among them.
+    """Plot training loss and validation score over epochs.
 
     Args:
-        curves: one row per epoch with stage, loss, val_map (percent), and val_auc (percent) where
-            observed labels chose.
-        title: above both.
+        curves: one row per epoch: stage, loss, val_map (percent), and if observed labels select the
+            epoch also val_auc (percent), which is then plotted.
+        title: of the figure.
 
     Returns:
         matplotlib Figure.
@@ -47,11 +45,11 @@ def learning_curves(curves: pd.DataFrame, title: str = ''):
 
 
 class LivePlot:
-    """Draws the curves anew after each epoch, in place, in a notebook: `train(config,
+    """Updates a plot of the curves after each epoch in a notebook: `train(config,
     on_epoch=LivePlot())`.
 
     Args:
-        title: above the curves.
+        title: of the figure.
     """
 
     def __init__(self, title: str = ''):
@@ -76,9 +74,8 @@ def score_table(scores: dict) -> pd.DataFrame:
         scores: as from `spml_nb.training.selection.score_finished_run`.
 
     Returns:
-        DataFrame with one row per part of the data, in percent, '–' for what was not measured, such
-        as F1 where only some labels are known; its last column says what was measured against, and
-        its first is observed AUC where that was measured.
+        DataFrame indexed by 'val' and 'test': observed AUC if it was measured, mAP, micro-F1 and
+        macro-F1 in percent, '–' if not measured, and the kind of labels they are against.
     """
     rows = {}
     for part in ('val', 'test'):
@@ -102,13 +99,13 @@ def score_table(scores: dict) -> pd.DataFrame:
 
 
 def label_table(**matrices: np.ndarray) -> pd.DataFrame:
-    """Label matrices in numbers, side by side.
+    """Statistics of label matrices, side by side.
 
     Args:
-        matrices: (N, C) in {1, 0, −1}, each under its name.
+        matrices: (N, C) in {1, 0, −1}; the keywords become columns.
 
     Returns:
-        DataFrame with the rows of `spml_nb.data.labels.describe_labels`; counts are whole numbers.
+        DataFrame with the rows of `spml_nb.data.labels.describe_labels`.
 
     Raises:
         SpmlError: as `describe_labels`.
@@ -121,14 +118,13 @@ def label_table(**matrices: np.ndarray) -> pd.DataFrame:
 
 
 def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most: int = 20):
-    """Average precision per class, best first, with the share of images that have the class.
+    """Plot the average precision of each class, best first, with the share of positive images.
 
     Args:
-        ap: (C,) in [0, 1]; a class without a positive has no bar.
+        ap: (C,) in [0, 1].
         class_names: C texts.
-        labels: (N, C) in {1, 0, −1} of the images that were scored; the share of positives among
-            those that count is the AP of random scores.
-        most: how many classes are shown, half from each end.
+        labels: (N, C) in {1, 0, −1} of the scored images; a class without a positive has no bar.
+        most: number of classes in the plot: the best and the worst half of them.
 
     Returns:
         matplotlib Figure.
@@ -136,30 +132,29 @@ def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most
     targets, truth = labels_for_scoring(labels)
     positives = (targets > 0).sum(0)
     share = positives / np.maximum((targets != 0).sum(0), 1)
-    ap = np.where(positives > 0, ap, np.nan)  # a class that no image has was not measured
-    order, _ = _ends(ap, most)
+    ap = np.where(positives > 0, ap, np.nan)  # undefined without positives
+    order, _ = _split_middle(ap, most)
     width = np.clip(2 + 0.2 * len(order), 4, 9)
     figure, axis = plt.subplots(figsize=(width, 3), layout='constrained')
     x = np.arange(len(order))
     axis.bar(x, 100 * ap[order], color='#4477aa', label='average precision')
     axis.plot(x, 100 * share[order], 'k_', label='share of images (AP of chance)')
     names = [wrap_name(class_names[i]) for i in order]
-    axis.set_xticks(x, names, rotation=90, fontsize=7, parse_math=False)  # any sign may be in them
+    axis.set_xticks(x, names, rotation=90, fontsize=7, parse_math=False)  # names may contain $
     axis.set(ylabel='%', xlim=(-0.6, len(order) - 0.4))
     if len(order) < len(ap):
         axis.axvline(most // 2 - 0.5, color='grey', linestyle=':')
-    # beside the bars, not on them
     figure.legend(fontsize=7, ncols=2, frameon=False, loc='outside upper center')
     if truth != TRUTHS[0]:
         axis.set_title(f'against {describe_truth(truth, (targets == 0).sum())}', fontsize=8)
     return figure
 
 
-def _ends(ap: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    "The classes in a plot, best first, and those between its two halves."
+def _split_middle(ap: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    "The classes in a plot, best first, and the middle ones that it leaves out."
     order = np.argsort(-ap, kind='stable')
-    between = order[most // 2 : -(most // 2)]
-    return order[~np.isin(order, between)], between
+    middle = order[most // 2 : -(most // 2)]
+    return order[~np.isin(order, middle)], middle
 
 
 def class_table(
@@ -171,38 +166,31 @@ def class_table(
         ap, class_names, labels, most: as in `class_plot`.
 
     Returns:
-        DataFrame, the best first: average precision (percent) and photos (how many have the class),
-        by name; without a row where the plot shows all.
+        DataFrame indexed by class, the best first: average precision (percent) and number of
+        photos; empty if the plot shows all classes.
     """
     ap = np.where((labels_for_scoring(labels)[0] > 0).any(0), ap, np.nan)
-    _, between = _ends(ap, most)
+    _, middle = _split_middle(ap, most)
     values = {
-        'average precision (%)': (100 * ap[between]).round(1),
-        'photos': (np.asarray(labels)[:, between] > 0).sum(0),
+        'average precision (%)': (100 * ap[middle]).round(1),
+        'photos': (np.asarray(labels)[:, middle] > 0).sum(0),
     }
-    names = [class_names[i] for i in between]
+    names = [class_names[i] for i in middle]
     return pd.DataFrame(values, index=pd.Index(names, name='class'))
 
 
 def wrap_name(name: str) -> str:
-    """A name on at most three short lines.
-
-    Args:
-        name: any text.
-
-    Returns:
-        Text with line breaks; what does not fit ends in '…'.
-    """
+    """Break a name into at most three short lines, shortened with '…' if it is longer."""
     return textwrap.fill(name, 18, max_lines=3, placeholder='…')
 
 
 def open_thumbnail(images, row: int, size: int = 160) -> np.ndarray:
-    """An image of a data set, small, decoded as for a network.
+    """A small version of an image of a data set, decoded as for a network.
 
     Args:
-        images: paths, or (N, H, W, 3) uint8.
-        row: which of them.
-        size: of the longer side in pixels.
+        images: paths, or (N, H, W, 3) uint8, which are returned at their size.
+        row: row number.
+        size: pixels of the longer side.
 
     Returns:
         (h, w, 3) uint8.
@@ -216,7 +204,7 @@ def open_thumbnail(images, row: int, size: int = 160) -> np.ndarray:
         return reduce_image(image, size)
 
 
-# of a predicted label by its truth: right, wrong, or not known
+# of a predicted label, by its true label: positive, negative, unknown
 _COLOURS = {1: '#117733', -1: '#cc3311', 0: '#997700'}
 _MISSED = '#888888'
 
@@ -224,16 +212,17 @@ _MISSED = '#888888'
 def prediction_words(
     probability: np.ndarray, truth: np.ndarray, class_names: list[str], threshold: float
 ) -> list[tuple[str, str]]:
-    """What was predicted and what was missed for one image, in six words at most.
+    """The predicted labels of an image, the most confident first, then the missed ones; at most
+    six.
 
     Args:
         probability: (C,) in [0, 1].
         truth: (C,) in {1, 0, −1}.
         class_names: C texts.
-        threshold: in [0, 1].
+        threshold: on the probability.
 
     Returns:
-        [(text, colour)], the most confident first.
+        [(name and probability, colour)].
     """
     words = [f'{name} {p:.2f}' for name, p in zip(class_names, probability, strict=True)]
     order = np.argsort(-probability, kind='stable')
@@ -245,13 +234,13 @@ def prediction_words(
 def photo_grid(
     data: Dataset, rows: np.ndarray, logits: Tensor | np.ndarray, threshold: float, columns: int = 6
 ):
-    """Images with their true and predicted labels beneath, a line each.
+    """Plot images with their predicted and missed labels below.
 
     Args:
         data: images and true labels.
-        rows: (n,) its row numbers.
+        rows: (n,) row numbers.
         logits: (n, C).
-        threshold: on the probability, in [0, 1].
+        threshold: on the probability.
         columns: photos per line.
 
     Returns:
@@ -259,7 +248,7 @@ def photo_grid(
     """
     probability = expit(np.asarray(logits, dtype=np.float64))
     images = [open_thumbnail(data.images, row) for row in rows]
-    captions = []  # of each photo: [(line, colour)]
+    captions = []  # [(line, colour)] of each photo
     for row, p in zip(rows, probability, strict=True):
         words = prediction_words(p, data.labels[row], data.class_names, threshold)
         lines = [(line, colour) for text, colour in words for line in textwrap.wrap(text, 24)]
@@ -267,7 +256,7 @@ def photo_grid(
     unknown = ', brown: not known' if (data.labels[rows] == 0).any() else ''
     legend = f'green: right, red: wrong, grey: missed{unknown} (threshold {threshold:.2f})'
     title = textwrap.fill(legend, 22 * columns)
-    figure, axes = _places(images, [len(lines) for lines in captions], columns, title)
+    figure, axes = _make_photo_axes(images, [len(lines) for lines in captions], columns, title)
     for axis, image, lines in zip(axes, images, captions, strict=True):
         axis.imshow(image)
         for k, (line, colour) in enumerate(lines):
@@ -285,33 +274,37 @@ def photo_grid(
     return figure
 
 
-_LINE = 9  # points from a line of words to the next
-_CELL = 1.5  # inches, the width of a column
-_PHOTO = 1.35  # inches, the width of a photo in it
-_GAP = 0.15  # inches, the free space below a photo's words
+_LINE = 9  # points, the distance between lines of a caption
+# inches
+_CELL = 1.5  # width of a column
+_PHOTO = 1.35  # width of a photo
+_GAP = 0.15  # below a caption
 
 
-def _places(images, counts, columns, title):
-    """A figure with a title and a place for each photo; a row is as high as its photos and the
-    words below them need.
+def _make_photo_axes(images, caption_lines, columns, title):
+    """A figure with axes for each photo, in rows that are as high as their photos and captions.
 
-    counts: lines of words below each photo.
+    Args:
+        caption_lines: number of lines below each photo.
     """
-    photos = [_PHOTO * min(len(image) / image.shape[1], 1.5) for image in images]  # their heights
-    cells = [photo + n * _LINE / 72 + _GAP for photo, n in zip(photos, counts, strict=True)]
-    rows = [max(cells[k : k + columns]) for k in range(0, len(images), columns)]
+    photo_heights = [_PHOTO * min(len(image) / image.shape[1], 1.5) for image in images]
+    cell_heights = [
+        photo + lines * _LINE / 72 + _GAP
+        for photo, lines in zip(photo_heights, caption_lines, strict=True)
+    ]
+    row_heights = [max(cell_heights[k : k + columns]) for k in range(0, len(images), columns)]
     top = 0.15 * (2 + title.count('\n'))
     width = _CELL * columns
-    height = top + sum(rows)
+    height = top + sum(row_heights)
     figure = plt.figure(figsize=(width, height))
     figure.suptitle(title, fontsize=8, y=1 - 0.05 / height)
     axes = []
-    for k, photo in enumerate(photos):
+    for k, photo_height in enumerate(photo_heights):
         row, column = divmod(k, columns)
         left = column * _CELL + _GAP / 2
-        base = height - top - sum(rows[:row]) - photo
-        place = (left / width, base / height, _PHOTO / width, photo / height)
-        axis = figure.add_axes(place, anchor='NW')
+        bottom = height - top - sum(row_heights[:row]) - photo_height
+        position = (left / width, bottom / height, _PHOTO / width, photo_height / height)
+        axis = figure.add_axes(position, anchor='NW')
         axis.axis('off')
         axes.append(axis)
     return figure, axes
@@ -320,12 +313,12 @@ def _places(images, counts, columns, title):
 def titled_grid(
     images: list[np.ndarray], texts: list[str], colours: list[str] | None = None, columns: int = 6
 ):
-    """Photos with a few words above each.
+    """Plot photos with a title above each.
 
     Args:
         images: n of (h, w, 3) uint8.
-        texts: n titles, on as many lines as they have.
-        colours: n colours of the titles; unset: black.
+        texts: n titles, which may have several lines.
+        colours: of the titles; unset: black.
         columns: photos per line.
 
     Returns:
@@ -345,13 +338,13 @@ def titled_grid(
 
 
 def figure_to_jpeg(figure):
-    """A figure as JPEG, so that a notebook with photos stays small.
+    """Render a figure as JPEG, so that a notebook with photos stays small.
 
     Args:
         figure: of matplotlib; it is closed.
 
     Returns:
-        What a notebook shows as a picture.
+        IPython.display.Image.
     """
     from IPython.display import Image as Picture
 
@@ -364,21 +357,22 @@ def figure_to_jpeg(figure):
 def worst_mistakes(
     labels: np.ndarray, logits: Tensor | np.ndarray, threshold: float, most: int = 12
 ) -> pd.DataFrame:
-    """The mistakes farthest beyond the threshold, one entry a photo.
+    """The mistakes farthest from the threshold, at most one per photo.
 
     Args:
-        labels: (N, C) in {1, 0, −1}; what is unknown cannot be mistaken.
+        labels: (N, C) in {1, 0, −1}; unknown labels cannot be mistaken.
         logits: (N, C).
-        threshold: on the probability, in [0, 1].
-        most: how many at most.
+        threshold: on the probability.
+        most: maximum number.
 
     Returns:
-        DataFrame, the worst first: row, class, probability, and there (whether the label is).
+        DataFrame, the worst first: row, class (number), probability, and there (whether the true
+        label is positive).
     """
     s = np.asarray(logits, np.float64)
     labels = np.asarray(labels)
     cut = logit(np.clip(threshold, 1e-6, 1 - 1e-6))
-    beyond = -labels * np.where(labels == 0, 0, s - cut)  # 0·∞ is no number
+    beyond = -labels * np.where(labels == 0, 0, s - cut)  # 0 · ∞ would be NaN
     classes = beyond.argmax(1)
     farthest = beyond.max(1)
     rows = np.argsort(-farthest, kind='stable')[:most]
@@ -397,17 +391,18 @@ def worst_mistakes(
 def mistake_grid(
     data: Dataset, rows: np.ndarray, logits: Tensor | np.ndarray, threshold: float, most: int = 12
 ):
-    """The photos of the worst mistakes, with the label, its probability, and what is true.
+    """Plot the photos with the worst mistakes: the label, its probability, and whether it was
+    missed.
 
     Args:
         data: images and true labels.
-        rows: (n,) its row numbers.
+        rows: (n,) row numbers.
         logits: (n, C).
-        threshold: on the probability, in [0, 1].
-        most: how many photos at most.
+        threshold: on the probability.
+        most: maximum number of photos.
 
     Returns:
-        matplotlib Figure; None where no known label is mistaken.
+        matplotlib Figure; None if no known label is mistaken.
     """
     worst = worst_mistakes(data.labels[rows], logits, threshold, most)
     if not len(worst):

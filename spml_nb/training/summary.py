@@ -1,4 +1,4 @@
-"""How many labels a threshold names, and what has to stand beside a score."""
+"""Count the labels that a threshold predicts, and describe the scores of a run in words."""
 
 import math
 
@@ -18,17 +18,17 @@ NAMED_COUNTS = ('labels_a_photo', 'without_label', 'observed_recall')
 def named_labels(
     logits: Tensor | np.ndarray, observed: np.ndarray, threshold: float
 ) -> dict[str, float]:
-    """How many labels a threshold names, and how many of the observed ones are among them.
+    """Count the predicted labels of a threshold, and the observed ones among them.
 
     Args:
-        logits: (N, C), of one photo or more.
+        logits: (N, C), N ≥ 1.
         observed: (N, C), positive above 0.
-        threshold: the probability from which on a label is named.
+        threshold: on the probability.
 
     Returns:
-        labels_a_photo, their mean number; without_label, the share of the photos for which none is
-        named; observed_recall, the share of the observed positives that are named, NaN if there is
-        none. Shares are in [0, 1].
+        labels_a_photo: mean number of predicted labels; without_label: fraction of photos without
+        any; observed_recall: fraction of the observed positives that are predicted, NaN if there
+        are none.
     """
     named = (torch.sigmoid(torch.as_tensor(logits).cpu().double()) >= threshold).numpy()
     positive = np.asarray(observed) > 0
@@ -42,12 +42,12 @@ def named_labels(
 def count_names(
     logits: Tensor | np.ndarray, class_names: list[str], threshold: float
 ) -> dict[str, int]:
-    """On how many photos a threshold names each class.
+    """Count the photos on which each class is predicted.
 
     Args:
         logits: (N, C).
         class_names: C texts.
-        threshold: the probability from which on a label is named.
+        threshold: on the probability.
     """
     p = torch.sigmoid(torch.as_tensor(logits).cpu().double())
     counts = (p >= threshold).sum(0).tolist()
@@ -55,16 +55,9 @@ def count_names(
 
 
 def describe_named(counts: dict[str, float]) -> str:
-    """Say what a threshold names.
-
-    Args:
-        counts: as from `named_labels`.
-
-    Returns:
-        The end of a sentence.
-    """
-    bare = 100 * counts['without_label']
-    text = f'{counts["labels_a_photo"]:.2f} labels a photo, none on {bare:.0f} % of the photos'
+    """The counts of `named_labels` in words, as the end of a sentence."""
+    without = 100 * counts['without_label']
+    text = f'{counts["labels_a_photo"]:.2f} labels a photo, none on {without:.0f} % of the photos'
     recall = counts.get('observed_recall', math.nan)
     if math.isnan(recall):
         return text
@@ -72,15 +65,14 @@ def describe_named(counts: dict[str, float]) -> str:
 
 
 def named_on_validation(scores: dict) -> dict[str, float] | None:
-    """What the threshold of a run names on validation, where precision and F1 cannot be measured.
+    """The counts of `named_labels` on validation, for runs whose F1 cannot be measured there.
 
     Args:
-        scores: as from `spml_nb.training.selection.score_finished_run`; what `named_labels` counts
-            on validation has `val_` before its names.
+        scores: as from `spml_nb.training.selection.score_finished_run`.
 
     Returns:
-        As from `named_labels`; None if validation is labelled well enough for true scores, or the
-        run has not counted.
+        As from `named_labels`; None if true labels score validation, or older versions did not
+        count.
     """
     if scores.get('val_truth') != TRUTHS[2]:
         return None
@@ -89,14 +81,13 @@ def named_on_validation(scores: dict) -> dict[str, float] | None:
 
 
 def describe_scores(scores: dict) -> str:
-    """Say how a run scored, by the measure that chose it first.
+    """The scores of a run in words, starting with the measure that selected the epoch.
 
     Args:
         scores: as from `spml_nb.training.selection.score_finished_run`.
 
     Returns:
-        A line, and where labels that nobody wrote down leave no true score, another that says what
-        the number is.
+        A line; if only observed labels are available, a second one explains the measure.
     """
     parts = {'validation': 'val', 'test': 'test'}
     line = '; '.join(f'{name} {_describe_score(scores, part)}' for name, part in parts.items())
@@ -108,34 +99,33 @@ def describe_scores(scores: dict) -> str:
             '. Over the classes that training photos have, by which the epoch was chosen: '
             f'validation mAP {seen:.2f}'
         )
-    of_observed = [
+    observed_maps = [
         f'{name} {scores[f"{part}_map"]:.2f}'
         for name, part in parts.items()
         if _has_observed_auc_alone(scores, part)
     ]
-    if not of_observed:
+    if not observed_maps:
         return line
     return (
         f'{line}\nObserved AUC: {OBSERVED_AUC}. mAP against observed labels '
-        f'({", ".join(of_observed)}) takes every label that nobody wrote down for absent, so it '
+        f'({", ".join(observed_maps)}) takes every label that nobody wrote down for absent, so it '
         'does not measure the model.'
     )
 
 
 def observed_auc_of(scores: dict, part: str) -> float | None:
-    """The observed AUC of a part, where it is a score of the run.
+    """The observed AUC of a split.
 
     Args:
         scores: as from `spml_nb.training.selection.score_finished_run`.
         part: 'val' or 'test'.
 
     Returns:
-        Percent; None where it was not measured, or true labels chose the epoch and it is noted for
-        comparison only.
+        Percent; None if it was not measured, or on validation did not select the epoch.
     """
     value = scores.get(f'observed_{part}_auc', math.nan)
-    beside = part == 'val' and scores.get('selected_by') != 'observed_auc'
-    return None if beside or math.isnan(value) else value
+    is_secondary = part == 'val' and scores.get('selected_by') != 'observed_auc'
+    return None if is_secondary or math.isnan(value) else value
 
 
 def _describe_score(scores: dict, part: str) -> str:
@@ -155,13 +145,10 @@ def _has_observed_auc_alone(scores: dict, part: str) -> bool:
 
 
 def clean_test_map(scores: dict) -> float | None:
-    """The test mAP of a run.
+    """The test mAP of a run against true labels, in percent; None if there are none.
 
     Args:
         scores: as from `spml_nb.training.selection.score_finished_run`.
-
-    Returns:
-        Percent; None where it was not measured, or against observed labels alone.
     """
     value = scores.get('test_map', math.nan)
     observed_only = scores.get('test_truth') == TRUTHS[2]
@@ -169,17 +156,17 @@ def clean_test_map(scores: dict) -> float | None:
 
 
 def absent_classes(scores: dict) -> str:
-    """Say what a test mAP does with classes that no test photo has.
+    """Explain the effect of classes without a test photo on the test mAP.
 
     Args:
         scores: as from `spml_nb.training.selection.score_finished_run`.
 
     Returns:
-        The end of a sentence; '' if they are left out, or there are none.
+        The end of a sentence; '' if there is no effect.
     """
-    counted = scores.get('test_map', math.nan)
+    with_absent = scores.get('test_map', math.nan)
     without = scores.get('test_map_class', math.nan)
-    if scores.get('map_definition', 'cole') != 'cole' or not counted < without:
+    if scores.get('map_definition', 'cole') != 'cole' or not with_absent < without:
         return ''
     note = f'classes that no test photo has count 0; {without:.2f} without them'
     return f' (map_definition cole: {note})'

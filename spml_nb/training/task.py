@@ -1,4 +1,4 @@
-"""What a run learns from: images, true labels and observed labels."""
+"""The data of a run: images, split, true labels and observed labels."""
 
 from dataclasses import dataclass, field
 
@@ -14,16 +14,15 @@ from ..runs.config import Config, default_labels
 
 @dataclass(frozen=True)
 class Task:
-    """What a run learns from.
+    """The data of a run.
 
     Args:
         data: images and true labels.
         train, val, test: row numbers of `data`.
         observed: (N_train, C) int8 in {1, 0, −1}.
         observed_val: (N_val, C) int8 in {1, 0, −1}.
-        epoch_length: images that an epoch goes through, where that is not N_train.
-        side: {kind: (N_train, …) of what is known besides labels}, as from
-            `spml_nb.data.side.read_side`.
+        epoch_length: images per epoch; 0: N_train.
+        side: {kind: (N_train, …)} as from `spml_nb.data.side.read_side`.
     """
 
     data: datasets.Dataset
@@ -41,18 +40,15 @@ class Task:
 
 
 def make_task(config: Config) -> Task:
-    """Load a data set and draw its observed labels.
+    """Load a data set, and draw its observed labels and the images to train on.
 
     Args:
-        config: any configuration; without `hold_out` the validation images are training images.
-
-    Returns:
-        The task.
+        config: any configuration.
 
     Raises:
-        SpmlError: for unknown data, an impossible setting, more training images than there are,
-            nothing observed, no validation images with labels to select on, or a file of side
-            information that does not fit.
+        SpmlError: for an unknown data set or setting, fewer training images than `train_images`,
+            no observed label, no validation labels to select on, or side information that does not
+            fit the data.
 
     Source: Cole et al. (2021), section 4 and code.
     """
@@ -66,35 +62,17 @@ def make_task(config: Config) -> Task:
     if not config.hold_out:
         train, val = drawn, val[:0]
     if kind_of_labels in labels.RECORDING_SETTINGS:
-        train = train[observed[train].any(1)]  # as the benchmark does
-    clean, val = _clean_half(val, config)
+        train = train[observed[train].any(1)]  # as in L48
+    clean, val = _split_validation(val, config)
     observed[clean] = data.labels[clean]
-    # as many steps an epoch whatever part of the images is trained on
+    # the number of steps per epoch does not depend on `train_images` or `trained_validation`
     epoch_length = len(train) + len(clean)
-    train = _some(train, config, data.name)
+    train = _draw_training_rows(train, config, data.name)
     if config.trained_validation == 'alone':
         train = clean
     else:
         train = np.sort(np.concatenate([train, clean]))
-    if not len(train):
-        raise SpmlError(
-            f'{data.name!r} has no training image. Mark rows `train` in the column `split` of its '
-            'table.'
-        )
-    if not observed[train].any():
-        raise SpmlError(
-            f'nothing is observed in the {len(train)} training images of {data.name!r} with '
-            f'labels={kind_of_labels!r}: there is nothing to learn from. '
-            "Check the table's labels, or observe more (labels: single, full, partial-F, "
-            'single+negatives).'
-        )
-    seen = (data.labels[train] > 0).any(0)
-    # else every epoch has a mAP of 0
-    if not (data.labels[val][:, seen] > 0).any() and config.selection != 'last':
-        raise SpmlError(
-            f'selection={config.selection!r} needs validation images with labels that training '
-            f'images have too, and {data.name!r} has none. Add some, or give selection: last.'
-        )
+    _require_labels(data, train, val, observed, config)
     side_information = side.read_side(config.side, data, train) if config.side else {}
     return Task(
         data,
@@ -108,10 +86,39 @@ def make_task(config: Config) -> Task:
     )
 
 
+def _require_labels(
+    data: datasets.Dataset,
+    train: np.ndarray,
+    val: np.ndarray,
+    observed: np.ndarray,
+    config: Config,
+):
+    if not len(train):
+        raise SpmlError(
+            f'{data.name!r} has no training image. Mark rows `train` in the column `split` of its '
+            'table.'
+        )
+    if not observed[train].any():
+        kind_of_labels = config.labels or default_labels(config.dataset)
+        raise SpmlError(
+            f'no label is observed in the {len(train)} training images of {data.name!r} with '
+            f'labels={kind_of_labels!r}: there is nothing to learn from. '
+            "Check the table's labels, or observe more (labels: single, full, partial-F, "
+            'single+negatives).'
+        )
+    in_training = (data.labels[train] > 0).any(0)
+    # without positives in these classes, every epoch has a mAP of 0
+    if config.selection != 'last' and not (data.labels[val][:, in_training] > 0).any():
+        raise SpmlError(
+            f'selection={config.selection!r} needs validation images with labels that training '
+            f'images have too, and {data.name!r} has none. Add some, or set selection: last.'
+        )
+
+
 def _observe(
     data: datasets.Dataset, drawn: np.ndarray, kind_of_labels: str, config: Config
 ) -> np.ndarray:
-    "(N, C) observed labels of the rows in `drawn`; those of other rows are not to be used."
+    "(N, C) labels, observed in the rows `drawn`; other rows are undefined."
     setting = labels.parse_label_setting(kind_of_labels)
     kind_of_weights = setting.get('weights')
     if kind_of_weights in labels.RECORDING_SETTINGS:
@@ -126,8 +133,8 @@ def _observe(
     return observed
 
 
-def _clean_half(val: np.ndarray, config: Config) -> tuple[np.ndarray, np.ndarray]:
-    "The validation rows that are trained on with all their labels, and those that choose."
+def _split_validation(val: np.ndarray, config: Config) -> tuple[np.ndarray, np.ndarray]:
+    "Validation rows to train on with all their labels, and rows to validate on."
     if not config.trained_validation:
         return val[:0], val
     order = np.random.RandomState(config.label_seed).permutation(len(val))
@@ -135,12 +142,12 @@ def _clean_half(val: np.ndarray, config: Config) -> tuple[np.ndarray, np.ndarray
     return np.sort(val[order[:half]]), np.sort(val[order[half:]])
 
 
-def _some(train: np.ndarray, config: Config, name: str) -> np.ndarray:
-    "The training rows that a run learns from."
+def _draw_training_rows(train: np.ndarray, config: Config, name: str) -> np.ndarray:
+    "A random subset of `train_images` training rows."
     if config.train_images > len(train):
         raise SpmlError(
-            f'train_images={config.train_images}, and {name!r} has {len(train)} training images. '
-            'Give that many or fewer, or 0 for all.'
+            f'train_images={config.train_images}, but {name!r} has only {len(train)} training '
+            'images. Give that many or fewer, or 0 for all.'
         )
     if not config.train_images:
         return train

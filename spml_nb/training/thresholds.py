@@ -1,4 +1,4 @@
-"""A threshold for each class beside the one for all, from validation or any labelled photos."""
+"""Thresholds per class, and warnings about thresholds that predict too much."""
 
 import math
 
@@ -13,53 +13,48 @@ from .task import Task
 
 
 def check_recall(recall) -> float:
-    """Make sure that a recall can be asked for.
-
-    Raises:
-        SpmlError: If it is no number above 0 and up to 1.
-    """
+    """Return a recall as a number, or raise an SpmlError if it is not in (0, 1]."""
     number = parse_number(recall)
     if not 0 < number <= 1:
         raise SpmlError(
-            f'recall={recall!r}; allowed: a share above 0 and up to 1, such as 0.9: how many of '
-            'the labels that are there are to be named.'
+            f'recall={recall!r}; allowed: a fraction above 0 and up to 1, such as 0.9 for 90 % of '
+            'the true labels.'
         )
     return number
 
 
 def recall_threshold(p: np.ndarray, labels: np.ndarray, recall: float) -> float:
-    """The highest threshold that names at least that share of the positives; halfway to the next
-    lower probability, as `metrics.best_threshold` has it.
+    """The highest threshold with at least this recall, halfway between two probabilities like
+    `metrics.best_threshold`.
 
-    Where observed positives were drawn at random among the true ones, their recall is that of all.
+    The recall of observed positives estimates that of all if they were drawn at random.
 
     Args:
-        p: Probabilities of any shape.
-        labels: Of the same shape, positive above 0, with at least one.
-        recall: In (0, 1].
+        p: probabilities of any shape.
+        labels: of the same shape, positive above 0, with at least one.
+        recall: in (0, 1].
     """
-    of_positives = np.sort(p[labels > 0])
-    missed = len(of_positives) - math.ceil(round(recall * len(of_positives), 9))
-    lowest = of_positives[missed]
-    below = p[p < lowest].max(initial=0)
-    return float((below + lowest) / 2)
+    positives = np.sort(p[labels > 0])
+    missed = len(positives) - math.ceil(round(recall * len(positives), 9))
+    lowest = positives[missed]
+    next_lower = p[p < lowest].max(initial=0)
+    return float((next_lower + lowest) / 2)
 
 
 def class_thresholds(
     p: np.ndarray, labels: np.ndarray, overall: float, recall: float | None = None
 ) -> list[float]:
-    """Choose a threshold for each class, drawn towards the one for all.
+    """Choose a threshold for each class, shrunk towards the one for all.
 
-    The best threshold of a class with three positives is one that suits these three. So it keeps
-    the weight n/(n + `PRIOR_COUNT`) with n positives, on the scale of logits; a class without
-    positives, or for F1 without negatives, takes the overall one.
+    The best threshold of a class with few positives overfits them. So with n positives it gets the
+    weight n/(n + `PRIOR_COUNT`) against the overall threshold, on the scale of logits. A class
+    without positives, or for F1 without negatives, gets the overall threshold.
 
     Args:
         p: (N, C) probabilities.
         labels: (N, C) in {1, 0, −1}, 0 for unknown.
-        overall: The threshold for all classes.
-        recall: The share of the positives of a class that is to be named; unset: what has the
-            highest F1.
+        overall: the threshold for all classes.
+        recall: the recall to reach in each class; unset: maximise F1.
     """
     p = np.asarray(p, float)
     counts = (labels > 0).sum(0)
@@ -72,8 +67,8 @@ def class_thresholds(
             chosen[c] = metrics.best_threshold(p[column], labels[column], unknown='ignore')
     weight = counts / (counts + PRIOR_COUNT)
     logits = weight * _logit(chosen) + (1 - weight) * _logit(overall)
-    drawn = 1 / (1 + np.exp(-logits))
-    return np.where(chosen == overall, overall, drawn).tolist()
+    shrunk = 1 / (1 + np.exp(-logits))
+    return np.where(chosen == overall, overall, shrunk).tolist()
 
 
 def _logit(p):
@@ -84,17 +79,17 @@ def _logit(p):
 def on_validation(
     logits: dict[str, Tensor], task: Task, selection: str, threshold: float
 ) -> dict | None:
-    """What a finished run keeps of its thresholds beside its scores.
+    """Thresholds per class from validation, for the result of a run.
 
     Args:
-        logits, task, selection: As in `selection.score_finished_run`.
-        threshold: Of all classes, as from there.
+        logits, task, selection: as in `selection.score_finished_run`.
+        threshold: for all classes, as from there.
 
     Returns:
-        `class_thresholds`: C numbers; by F1, or where observed positives alone choose, so that each
-        class has the recall which the overall threshold has over all. `named`: how many names it
-        gives a validation photo on average. `labels`: how many apply, None where not all are known.
-        None without validation.
+        `class_thresholds`: C numbers that maximise F1; without negatives, that reach the overall
+        recall in each class. `named`: mean number of labels that `threshold` predicts on a
+        validation photo. `labels`: mean number of true labels, None unless all are known. None
+        without validation.
     """
     basis = threshold_basis(logits, task, selection)
     if basis is None:
@@ -112,62 +107,56 @@ def on_validation(
     }
 
 
-MANY = 2  # names for each label that is there: at most half of them can be right
-FEWEST_MANY = 4  # names a photo, up to which nobody is warned where the labels are not known
+_MAX_NAMES_PER_LABEL = 2  # beyond, most predicted labels are wrong
+_MAX_NAMES_UNKNOWN = 4  # predicted labels per photo that need no warning if true ones are unknown
 
 
 def explain_overnaming(
     named: float, labels: float | None, classes: int, calibrated: bool = False
 ) -> str:
-    """Say so where a threshold names nearly everything.
+    """Warn of a threshold that predicts too many labels.
 
     Args:
-        named: Names that a photo gets, on average.
-        labels: Labels that it has, on average; None where that is not known.
-        classes: How many there are.
-        calibrated: Whether photos labelled in full have chosen the threshold already.
+        named: mean number of predicted labels per photo.
+        labels: mean number of true labels per photo; None if unknown.
+        classes: their number.
+        calibrated: whether fully labelled photos have set the threshold already.
 
     Returns:
-        Two sentences, the second with the remedy; '' where nothing is unusual.
+        The problem and the remedy, in two sentences; '' if there is none.
     """
     if labels:
-        if named <= MANY * labels:
+        if named <= _MAX_NAMES_PER_LABEL * labels:
             return ''
-        what = f'where {labels:.2f} are there, so that most are wrong'
+        problem = f'where {labels:.2f} are there, so that most are wrong'
     else:
-        if named <= max(classes / 2, FEWEST_MANY):
+        if named <= max(classes / 2, _MAX_NAMES_UNKNOWN):
             return ''
-        what = f'of {classes} classes, which is hardly what photos show'
-    remedy = (
-        ''
-        if calibrated
-        else (
+        problem = f'of {classes} classes, which is hardly what photos show'
+    remedy = 'Take a higher threshold (`spml predict --threshold`)'
+    if not calibrated:
+        remedy += (
             f', or let {FULL_PHOTOS} photos labelled in full choose it: `spml calibrate RUN FOLDER`'
         )
-    )
-    return (
-        f'{named:.2f} labels are named on a photo, {what}. Take a higher threshold '
-        f'(`spml predict --threshold`){remedy}.'
-    )
+    return f'{named:.2f} labels are named on a photo, {problem}. {remedy}.'
 
 
-# shares of all names that are given: from the first on, one class is nearly all where half of the
-# classes are never named, from the second on in any case
+# Shares of one class among all predicted labels that call for a warning: the first if half of the
+# classes are never predicted, the second in any case.
 COMMONEST, NEARLY_ALL = 0.6, 0.9
-FEWEST_NAMES = 10  # below, a share says little
+FEWEST_NAMES = 10  # with fewer predicted labels, or photos, shares say little
 
 
 def explain_narrow_naming(photos: dict[str, int], classes: int, calibrated: bool = False) -> str:
-    """Say so where hardly any class but one is named.
+    """Warn of predictions in which hardly any class but one occurs.
 
     Args:
-        photos: How many photos each class is named on; a class on none may be left out.
-        classes: How many there are.
-        calibrated: Whether photos labelled in full have chosen the threshold already.
+        photos: {class: number of photos that it is predicted on}; classes on none may be missing.
+        classes: their number.
+        calibrated: whether fully labelled photos have set the threshold already.
 
     Returns:
-        Two sentences, the second with the remedy; '' where nothing is unusual, as where one class
-        is on most photos and most of the others are named too.
+        The problem and the remedy, in two sentences; '' if there is none.
     """
     names = sum(photos.values())
     if classes < 3 or names < FEWEST_NAMES:
@@ -177,34 +166,31 @@ def explain_narrow_naming(photos: dict[str, int], classes: int, calibrated: bool
     never = classes - sum(count > 0 for count in photos.values())
     if share < (COMMONEST if 2 * never >= classes else NEARLY_ALL):
         return ''
-    remedy = (
-        ''
-        if calibrated
-        else (
+    remedy = 'train with more photos of the other classes'
+    if not calibrated:
+        remedy += (
             f', and let {FULL_PHOTOS} photos labelled in full choose the threshold '
             f'({FULL_PHOTOS_GUIDE}): `spml calibrate RUN FOLDER`'
         )
-    )
     return (
         f'{commonest} is {100 * share:.0f} % of the names, and {never} of {classes} classes are '
-        'named on no photo. If the photos show more than that: train with more photos of the '
-        f'other classes{remedy}.'
+        f'named on no photo. If the photos show more than that: {remedy}.'
     )
 
 
-NEARLY_EVERYWHERE = 0.9  # of the photos; and of those named, how many may fewer have it
+NEARLY_EVERYWHERE = 0.9  # fraction of the photos
 
 
 def explain_everywhere(photos: dict[str, int], count: int, per_class: bool = False) -> str:
-    """Say so where a class is named on nearly all photos, however many others are named as well.
+    """Warn of classes that are predicted on nearly all photos.
 
     Args:
-        photos: How many photos each class is named on; a class on none may be left out.
-        count: Of photos.
-        per_class: Whether each class is named from a threshold of its own on already.
+        photos: {class: number of photos that it is predicted on}; classes on none may be missing.
+        count: number of photos.
+        per_class: whether there is a threshold per class already.
 
     Returns:
-        A sentence or two; '' where no class is, and for few photos.
+        A sentence or two; '' if there is no such class, or too few photos.
     """
     everywhere = [name for name, n in photos.items() if n >= NEARLY_EVERYWHERE * count]
     if count < FEWEST_NAMES or not everywhere:
@@ -217,11 +203,11 @@ def explain_everywhere(photos: dict[str, int], count: int, per_class: bool = Fal
 
 
 def is_overused(photos: int, named: int, present: int) -> bool:
-    """Whether a class is named on nearly all photos, and clearly fewer are known to have it.
+    """Whether a class is predicted on nearly all photos, although clearly fewer have it.
 
     Args:
-        photos: How many there are.
-        named: How many get the name.
-        present: How many of all are known to have it.
+        photos: their number.
+        named: number of photos that the class is predicted on.
+        present: number of photos that are labelled with it.
     """
     return named >= NEARLY_EVERYWHERE * photos and present < NEARLY_EVERYWHERE * named

@@ -1,4 +1,4 @@
-"""A run's curves in TensorBoard while it trains, beside those of other runs."""
+"""Experiment trackers: log the curves of a run while it trains, so far to TensorBoard."""
 
 import weakref
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from ..base.errors import SpmlError, one_of
 
 
 class TensorBoard:
-    """Writes curves as events of TensorBoard: `train(config, on_epoch=TensorBoard(folder))`.
+    """Logs the curves of a run to TensorBoard: `train(config, on_epoch=TensorBoard(folder))`.
 
     Args:
-        folder: where the events go.
+        folder: of the event files.
 
     Raises:
         SpmlError: if TensorBoard is not installed.
@@ -47,15 +47,13 @@ TRACKERS = {'none': lambda folder: lambda curves: None, 'tensorboard': TensorBoa
 
 
 def find_tracker(folder: Path) -> Callable[[pd.DataFrame], None]:
-    """What the setting `find_tracker` asks for.
+    """The tracker of the setting `tracker`, to be called with the curves after each epoch.
 
     Args:
         folder: of the run.
 
-    Returns:
-        Called with the curves after each epoch.
-
     Raises:
         SpmlError: for an unknown tracker, or one that is not installed.
     """
-    return TRACKERS[one_of(settings.read_settings()['tracker'], TRACKERS, 'tracker')](folder)
+    name = one_of(settings.read_settings()['tracker'], TRACKERS, 'tracker')
+    return TRACKERS[name](folder)

@@ -1,5 +1,5 @@
-"""`train(config)` makes a run: one loop for every method, regime and schedule, which resumes after
-any interruption.
+"""`train(config)`: one training loop for every method, regime and schedule, which resumes after any
+interruption.
 """
 
 import math
@@ -47,16 +47,17 @@ from .tracking import find_tracker
 
 
 class Diverged(SpmlError):
-    "A loss or a score that is not finite."
+    "The loss or the scores are not finite."
 
 
 class LossWatch:
-    """Collects the losses of a stage and stops the run at the first that is not finite.
+    """Averages the loss over an epoch, and stops the run when it is not finite. Looks only every 50
+    steps, so that the GPU need not wait.
 
     Args:
-        method: its name, for the message.
-        remedy: what to do then.
-        folder: of the run, which keeps the last good checkpoint.
+        method: its name, for the error message.
+        remedy: a sentence for the error message.
+        folder: of the run.
     """
 
     def __init__(self, method: str, remedy: str, folder: Path):
@@ -65,15 +66,15 @@ class LossWatch:
     def start(self, epoch: int):
         self.epoch = epoch
         self.steps = 0
-        self.values = torch.empty(0, dtype=torch.double)  # of the steps that were looked at
-        self.losses = []  # of those since
+        self.values = torch.empty(0, dtype=torch.double)  # checked, on the CPU
+        self.losses = []  # not checked yet, on the device
 
     def add(self, loss: Tensor):
-        "Note the loss of a step."
+        "Add the loss of a step."
         if loss.ndim:
             raise SpmlError(
-                f'the loss of {self.method!r} has the shape {tuple(loss.shape)}; a step needs one '
-                "number. Give its hyper-parameter `reduction` another value than 'none'."
+                f'the loss of {self.method!r} has the shape {tuple(loss.shape)}; training needs a '
+                "scalar. Set its hyper-parameter `reduction` to another value than 'none'."
             )
         self.losses.append(loss.detach())
         self.steps += 1
@@ -81,13 +82,13 @@ class LossWatch:
             self.look()
 
     def look(self) -> float:
-        """Check what has come in.
+        """Check the losses so far.
 
         Returns:
-            The mean loss since the epoch's start.
+            The mean loss since the start of the epoch.
 
         Raises:
-            Diverged: for a loss that is not finite, naming method, epoch and step.
+            Diverged: if one is not finite.
         """
         if self.losses:
             self.values = torch.cat([self.values, torch.stack(self.losses).cpu().double()])
@@ -95,7 +96,7 @@ class LossWatch:
         finite = torch.isfinite(self.values)
         if finite.all():
             return self.values.mean().item() if self.steps else 0.0
-        step = int(finite.int().argmin())  # the first that is not
+        step = int(finite.int().argmin())
         checkpoint = 'There is no checkpoint yet'
         if (self.folder / 'last.pt').is_file():
             checkpoint = f'The last good checkpoint is kept in {self.folder}'
@@ -105,20 +106,20 @@ class LossWatch:
         )
 
 
-HALF = {'bf16': torch.bfloat16, 'fp16': torch.float16}
+_AUTOCAST = {'bf16': torch.bfloat16, 'fp16': torch.float16}
 
 
 class Trainer:
-    """Trains one run; `train` is the way to use it.
+    """Trains one run; made by `train`.
 
     Args:
         config: resolved.
         run: its folder.
         task: its data.
         on_epoch: called with the curves (DataFrame) after each epoch.
-        on_step: called with (trainer, index (B,), outputs, loss) after each step. If it has
-            `end_epoch(trainer)`, that is called before each validation; if it has `state_dict` and
-            `load_state_dict`, its state is kept in the checkpoints.
+        on_step: called with (trainer, index (B,), outputs, loss) after each step. Its
+            `end_epoch(trainer)`, if any, is called before each validation; its state is part of the
+            checkpoints if it has `state_dict` and `load_state_dict`.
 
     Raises:
         SpmlError: as `train`.
@@ -169,8 +170,8 @@ class Trainer:
         self.late = False  # whether a stage kept one of its last two epochs
 
     def fit(self):
-        "All stages, from the start or from the last checkpoint."
-        # now: the file of weights may change meanwhile
+        "Train all stages, from the start or from the last checkpoint."
+        # at the start, as the weights file may change during training
         self.origin = checkpoint.checkpoint_origin(self.config, self.task)
         saved = checkpoint.load_checkpoint(self) or {}
         self.sessions = add_session(saved.get('sessions', []))
@@ -182,7 +183,7 @@ class Trainer:
             if saved and k == first:
                 checkpoint.restore_checkpoint(self, saved)
             elif k > 1 and self.group.first:
-                checkpoint.save_checkpoint(self)  # from here on best.pt is this stage's
+                checkpoint.save_checkpoint(self)  # before best.pt is overwritten by this stage
             while self.epoch < stage.epochs and not all(choice.over for choice in self.choices):
                 self.run_epoch()
             self.late |= self.choices[0].best['epoch'] >= stage.epochs - 1
@@ -190,7 +191,7 @@ class Trainer:
             self.load_best()
 
     def begin(self, k: int, stage: Stage):
-        "Set up stage k (from 1): source, trained module, optimiser, schedule, averaged copy."
+        "Set up stage k (from 1): data source, trained module, optimizer, schedule, averaged copy."
         config = self.config
         linear = stage.name == 'linear'
         self.k = k
@@ -199,7 +200,7 @@ class Trainer:
         self.choices = [
             EpochChoice(rule, stage.patience, config.stop_below) for rule in self.targets
         ]
-        self.source = None  # the last stage's may fill the device
+        self.source = None  # frees the previous stage's memory on the device
         self.source = self.frozen_features() if linear else self.images
         for p in self.model.backbone_parameters():
             p.requires_grad_(not linear)
@@ -218,7 +219,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == 'fp16')
         self.averaged = None
         if config.ema:
-            # the average spans a tenth of the stage; LAC, section 4.1, has 0.9997 at its length
+            # the average spans at most a tenth of the stage
             decay = min(config.ema, max(0.0, 1 - 10 / steps))
             self.averaged = ModelEmaV3(self.module, decay)
         remedy = f'Lower the learning rate (lr is {stage.lr:g})'
@@ -227,7 +228,7 @@ class Trainer:
         self.watch = LossWatch(config.loss, f'{remedy}.', self.run.folder)
 
     def frozen_features(self) -> FeatureSource:
-        "What a head alone is trained on."
+        "The features that a head alone is trained on."
         return feature_source(
             self.model, self.images, self.task.train, self.method.views, self.config
         )
@@ -235,7 +236,7 @@ class Trainer:
     # ---- one epoch
 
     def run_epoch(self):
-        "Train, score, keep the best weights, decide whether to stop, and write it all down."
+        "Train, validate, save the best weights and a checkpoint."
         began = time.perf_counter()
         self.epoch += 1
         loss = self.one_epoch()
@@ -258,17 +259,17 @@ class Trainer:
             self.write()
 
     def one_epoch(self) -> float:
-        "Train on as many images as the epoch has, in random order. Returns: the mean loss."
+        "Train on `task.length` images in random order. Returns: the mean loss."
         self.module.train()
         self.method.train()
         self.watch.start(self.epoch)
         self.method.start_epoch(self.epoch)
-        # each once, unless the run has fewer images
+        # each image once, or several times if the epoch is longer than the training split
         order = torch.randperm(self.task.length) % len(self.task.train)
         batches = order.split(self.config.batch_size)
         shares = [self.group.share(self.task.train[index.numpy()]) for index in batches]
         self.source.announce(np.concatenate(shares))
-        # elsewhere the line of the epoch is enough
+        # logs and notebooks get one line per epoch
         show = self.group.first and progress.find_display() == 'terminal'
         for index in progress.progress_bar(
             batches, what=f'epoch {self.epoch}', unit='steps', show=show
@@ -281,12 +282,12 @@ class Trainer:
         return loss
 
     def step(self, index: Tensor):
-        "Train on one batch: (B,) rows of the observed labels."
+        "Train on one batch. index: (B,) rows of the observed labels."
         share = self.group.share(self.task.train[index.numpy()])
         with self.group.forked_randomness(self.watch.steps):
             views = {role: self.source.batch(share, role) for role in self.method.views}
             outputs, loss = self.program(views, copy_to_device(index, self.device))
-        # the next step of a compiled program may write over what this one gave
+        # the next step of a compiled program may overwrite this loss
         self.watch.add(loss.clone() if self.config.compile else loss)
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()
@@ -301,19 +302,19 @@ class Trainer:
     def outputs_and_loss(
         self, views: dict[str, Tensor], index: Tensor
     ) -> tuple[ViewOutputs, Tensor]:
-        """The network's outputs for every view, in one pass: faster, and one batch normalisation
-        for all; and the loss of the rows that all processes have.
+        """The outputs for every view, from one forward pass over all, and the loss over the rows of
+        all processes.
         """
-        half = HALF.get(self.config.precision)
-        with torch.autocast(self.device.type, half, enabled=half is not None):
+        dtype = _AUTOCAST.get(self.config.precision)
+        with torch.autocast(self.device.type, dtype, enabled=dtype is not None):
             try:
                 local = forward_views(self.forward, views)
             except SpmlError:
                 raise
-            except ValueError as error:  # torch's: a batch norm gets one value a channel
-                share = len(next(iter(views.values())))
+            except ValueError as error:  # torch: a batch norm has only one value per channel
+                size = len(next(iter(views.values())))
                 raise SpmlError(
-                    f'the network cannot train on a batch of {share}: {error}. Give another '
+                    f'the network cannot train on a batch of {size}: {error}. Choose another '
                     'batch_size, a larger image_size, or freeze_batchnorm: true.'
                 ) from error
         outputs = ViewOutputs()
@@ -324,11 +325,11 @@ class Trainer:
     # ---- scores and the best weights
 
     def score(self, view: str = 'plain') -> Tensor:
-        "(N_train, C) float32 logits of the training images, as handed to `Method.end_epoch`."
-        return self.finite(self.predict(self.module, self.task.train, view))
+        "(N_train, C) float32 logits of the training images, for `Method.end_epoch`."
+        return self.require_finite(self.predict(self.module, self.task.train, view))
 
-    def finite(self, logits: Tensor) -> Tensor:
-        "The same. Raises: Diverged, if one is not finite though the last loss was."
+    def require_finite(self, logits: Tensor) -> Tensor:
+        "Return the logits, or raise Diverged if one is not finite."
         if torch.isfinite(logits).all():
             return logits
         raise Diverged(
@@ -337,58 +338,58 @@ class Trainer:
         )
 
     def predict(self, module: torch.nn.Module, rows: np.ndarray, view: str = 'plain') -> Tensor:
-        "(n, C) float32 logits of any images, each of them computed by one process."
+        "(n, C) float32 logits of images, computed by all processes together."
         share = self.group.share(rows)
         self.source.announce(share)
-        # shares use up different amounts; no step has that number
+        # forked, as shares of different sizes draw different amounts; steps have lower numbers
         with self.group.forked_randomness(self.task.length):
             logits = predict_logits(module, self.method, self.source, share, view)
         return self.group.gather(logits, len(rows))
 
     def candidates(self) -> dict[str, torch.nn.Module]:
-        "The modules of which an epoch may keep the weights."
+        "The modules whose weights may be the best of an epoch."
         if self.averaged is None:
             return {'raw': self.module}
         return {'raw': self.module, 'averaged': self.averaged.module}
 
     def validate(self) -> dict[str, float]:
-        """Score validation; keep the weights that a rule takes for the best. Returns: val_map;
-        val_auc where it chooses.
+        """Score validation, and save the weights that a rule selects. Returns: val_map, and val_auc
+        if it selects the epoch, in percent.
         """
         logits = {
-            name: self.finite(self.predict(module, self.task.val))
+            name: self.require_finite(self.predict(module, self.task.val))
             for name, module in self.candidates().items()
         }
         definition = self.config.map_definition
+        best = []
         for choice, (labels, classes) in zip(self.choices, self.targets.values(), strict=True):
             scores = {
                 name: score_by_rule(choice.rule, s, labels, classes, definition)
                 for name, s in logits.items()
             }
+            best.append(max(scores.values()))
             if choice.see(scores, self.k, self.epoch) and self.group.first:
                 self.keep(choice)
-            if choice is self.choices[0]:
-                value = max(scores.values())
         if self.choices[0].rule != 'val_observed':
-            return {'val_map': value}
+            return {'val_map': best[0]}
         labels, classes = self.targets['val_observed']
         val_map = max(mean_ap(s, labels, definition, classes) for s in logits.values())
-        return {'val_map': val_map, 'val_auc': value}
+        return {'val_map': val_map, 'val_auc': best[0]}
 
     def scores_at_end(self) -> dict[str, float]:
-        "Validation mAP, and `own_scores`, of the last epoch, which need not be the best."
+        "Validation mAP and `own_scores` after the last epoch, which need not be the best."
         numbers = self.own_scores()
         if self.choices[0].rule != 'val_observed':
             numbers['val_map'] = self.history[-1]['val_map']
         return {f'{name}_at_end': value for name, value in numbers.items()}
 
     def own_scores(self) -> dict[str, float]:
-        "What the method reports about its own labels of the training images, as they are now."
+        "The scores of the method's current estimate of the training labels."
         true = torch.from_numpy(self.task.data.labels[self.task.train])
         return self.method.own_scores(true.to(self.device))
 
     def keep(self, choice: EpochChoice):
-        "Save the weights of this epoch as the best by a rule."
+        "Save the weights of this epoch as a rule's best."
         network = self.candidates()[choice.best['weights']]
         state = {
             'network': network.state_dict(),
@@ -401,41 +402,37 @@ class Trainer:
         return 'best.pt' if choice is self.choices[0] else f'{choice.rule}.pt'
 
     def load_best(self, choice: EpochChoice | None = None):
-        "Go back to the best weights of this stage, by the first rule unless another is given."
+        "Load the best weights of this stage, by default of the first rule."
         self.group.wait()
         best = self.run.best(self.file_of(choice or self.choices[0]))
         self.module.load_state_dict(best['network'])
         self.method.load_state_dict(best['method'])
 
     def warn(self):
-        """Say so when test photos are training photos, the epoch cannot be chosen by true labels,
-        or precision is slow.
-        """
+        "Warn of shared photos, slow precision, and validation labels that cannot select the epoch."
         if shared := describe_shared_photos(self.task.data):
             warn(shared)
         if self.config.precision == 'fp16' and self.device.type == 'cpu':
             warn(
-                'precision: fp16 is several times slower than bf16 or float32 on a CPU. Give one '
+                'precision: fp16 is several times slower on a CPU than bf16 or float32. Choose one '
                 'of these.'
             )
         if self.config.selection == 'val_clean' and (why := explain_observed_selection(self.task)):
             warn(
                 f'{self.task.data.name}: {why}, so the epoch and the threshold are chosen by '
-                'observed labels, as selection: val_observed does: the epoch by the ROC-AUC of '
+                'observed labels, as with selection: val_observed: the epoch by the ROC-AUC of '
                 'observed positives against everything else. Label at least half of the '
                 f'validation photos in full for a choice by mAP; {FULL_PHOTOS} are enough for the '
                 f'threshold: {FULL_PHOTOS_GUIDE}'
             )
 
-    # ---- what is written
+    # ---- output
 
     def curves(self) -> pd.DataFrame:
         return pd.DataFrame(self.history)
 
     def write(self):
-        """Keep the curves and a checkpoint, and tell the reader, the tracker and `on_epoch` how the
-        epoch went.
-        """
+        "Write the curves and a checkpoint; report to the terminal, the tracker and `on_epoch`."
         files.write_atomically(self.run.folder / 'metrics.csv', self.curves().to_csv(index=False))
         checkpoint.save_checkpoint(self)
         row = self.history[-1]
@@ -462,11 +459,11 @@ def train(
     on_epoch: Callable[..., object] | None = None,
     on_step: Callable[..., object] | None = None,
 ) -> Result:
-    """Train a run, or go on with it, or give back its result if it is done.
+    """Train a run, resume it, or return its result if it is done.
 
     Args:
         config: unset fields take the method's or the protocol's values.
-        task: what to learn from; unset: `make_task(config)`.
+        task: the data; unset: `make_task(config)`.
         root: the folder of runs; unset: the setting `runs`.
         on_epoch: called after each epoch with the curves, as in `Result`.
         on_step: called after each step with (trainer, index, outputs, loss), as in `Trainer`.
@@ -485,12 +482,12 @@ def train(
     run = locate_run(config, root, task.data.fingerprint)
     group = Group(config.device)
     with run.lock() if group.first else nullcontext():
-        group.wait()  # the others look when the first holds the folder
+        group.wait()  # until the first process holds the lock
         if run.done:
-            return _finished(run, checkpoint.checkpoint_origin(config, task), task)
+            return _read_done(run, checkpoint.checkpoint_origin(config, task), task)
         trainer = Trainer(config, run, task, on_epoch, on_step)
         if group.first:
-            _tell_of_earlier(run, task)
+            _explain_name(run, task)
             run.start()
         trainer.fit()
         finish_run(trainer)
@@ -498,21 +495,21 @@ def train(
     return read_result(run)
 
 
-def _tell_of_earlier(run: Run, task: Task):
-    "Say why a run has not the name that its configuration gives it."
+def _explain_name(run: Run, task: Task):
+    "Say so if an earlier run on other data has the usual name of this configuration."
     earlier = Run(run.config, run.folder.parent)
     if earlier.folder == run.folder or not (before := earlier.fingerprint()):
         return
     files.print_line(
-        f'{earlier.folder.name} is of before photos, labels or split changed, and stays as it is; '
-        f'this run is {run.folder.name}. {explain_split(task.data, before)}'.rstrip()
+        f'{earlier.folder.name} was trained before photos, labels or split changed, and stays as '
+        f'it is; this run is {run.folder.name}. {explain_split(task.data, before)}'.rstrip()
     )
 
 
-def _finished(run: Run, origin: dict, task: Task) -> Result:
-    "The result of a run that was done before, if it comes from the same data, labels and weights."
+def _read_done(run: Run, origin: dict, task: Task) -> Result:
+    "The result of a finished run, if its data, labels and weights are the current ones."
     checkpoint.refuse_other_origin(run, run.result(), origin, task.data)
-    _remove_checkpoints(run)  # left by a process killed in its very last step
+    _remove_checkpoints(run)  # left if the process was killed right after DONE
     files.print_line(f'already done: {run.folder.name}')
     return read_result(run)
 
@@ -532,28 +529,15 @@ def finish_run(trainer: Trainer):
         SpmlError: if the disk is full.
     """
     task, run, config = trainer.task, trainer.run, trainer.config
-    best = trainer.choices[0].best
     logits = _logits(trainer)
-    other = _logits_by_other_rule(trainer, logits)
+    observed_logits = _logits_by_observed(trainer, logits)
     if not trainer.group.first:
         return
-    numbers = {
-        **score_finished_run(logits, task, config.map_definition, config.selection),
-        **trainer.own_scores(),
-        **trainer.at_end,
-        **{f'best_{k}': v for k, v in best.items() if k != 'value'},
-        **_how_it_ended(trainer),
-        'test_in_train': count_shared_photos(task.data),
-    }
-    if other is not None:
-        numbers |= {
-            'observed_best_epoch': trainer.choices[1].best['epoch'],
-            **scores_by_observed(other, task, config.map_definition),
-        }
+    scores = _final_scores(trainer, logits, observed_logits)
     arrays = {part: values.cpu().numpy() for part, values in logits.items()}
     files.write_arrays(run.folder / 'logits.npz', arrays)
     result = {
-        'scores': numbers,
+        'scores': scores,
         'class_names': task.data.class_names,
         'seconds': trainer.seconds,
         **trainer.origin,
@@ -561,8 +545,8 @@ def finish_run(trainer: Trainer):
         'provenance': {**provenance(), 'sessions': trainer.sessions},
     }
     if config.regime == 'linear':
-        result['backbone'] = hash_weights(trainer.model)  # best.pt holds the head alone
-    thresholds = on_validation(logits, task, config.selection, numbers['threshold'])
+        result['backbone'] = hash_weights(trainer.model)  # best.pt holds only the head
+    thresholds = on_validation(logits, task, config.selection, scores['threshold'])
     if thresholds is not None:
         result['thresholds'] = thresholds
     run.finish(result)
@@ -570,34 +554,45 @@ def finish_run(trainer: Trainer):
 
 
 def _logits(trainer: Trainer) -> dict[str, Tensor]:
-    "{'val', 'test': (N, C) logits} of the weights as they are."
+    "{'val', 'test': (N, C) logits} of the current weights."
     rows = {'val': trainer.task.val, 'test': trainer.task.test}
     return {part: trainer.predict(trainer.module, r) for part, r in rows.items() if len(r)}
 
 
-def _logits_by_other_rule(trainer: Trainer, logits: dict[str, Tensor]) -> dict[str, Tensor] | None:
-    "The logits of what observed labels alone would have chosen, None if the run has no such rule."
+def _logits_by_observed(trainer: Trainer, logits: dict[str, Tensor]) -> dict[str, Tensor] | None:
+    "Logits of the epoch that observed labels alone select; None if the run does not track it."
     if len(trainer.choices) == 1 or trainer.choices[1].best is None:
         return None
-    first, other = trainer.choices
-    if first.best | {'value': 0} == other.best | {'value': 0}:
+    first, observed = trainer.choices
+    if first.best | {'value': 0} == observed.best | {'value': 0}:
         return logits
-    trainer.load_best(other)
+    trainer.load_best(observed)
     logits = _logits(trainer)
     trainer.load_best()
     return logits
 
 
-def _how_it_ended(trainer: Trainer) -> dict:
-    """Whether a kept epoch was among the last two of its stage's allowance, and whether the
-    mechanism had acted.
-    """
-    numbers = {}
+def _final_scores(
+    trainer: Trainer, logits: dict[str, Tensor], observed_logits: dict[str, Tensor] | None
+) -> dict:
+    "All scores of a run, for its `result.json` and the record."
+    task, config = trainer.task, trainer.config
+    best = trainer.choices[0].best
+    scores = {
+        **score_finished_run(logits, task, config.map_definition, config.selection),
+        **trainer.own_scores(),
+        **trainer.at_end,
+        **{f'best_{k}': v for k, v in best.items() if k != 'value'},
+    }
     if trainer.choices[0].rule != 'last':
-        numbers['late'] = int(trainer.late)
+        scores['late'] = int(trainer.late)  # best epoch among the last two
     if trainer.method.mechanism:
-        since = int(trainer.method.acts_since)
-        numbers['exercised'] = int(since >= 0)
-        if since >= 0:
-            numbers['acts_since'] = since
-    return numbers
+        acts_since = int(trainer.method.acts_since)  # epoch; -1: never
+        scores['exercised'] = int(acts_since >= 0)
+        if acts_since >= 0:
+            scores['acts_since'] = acts_since
+    scores['test_in_train'] = count_shared_photos(task.data)
+    if observed_logits is not None:
+        scores['observed_best_epoch'] = trainer.choices[1].best['epoch']
+        scores |= scores_by_observed(observed_logits, task, config.map_definition)
+    return scores

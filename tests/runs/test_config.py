@@ -397,6 +397,7 @@ def test_tables_give_old_runs_the_values_that_everything_had_then(tmp_path):
                 'seed': 0,
                 'seconds': 1.0,
                 'dataset': 'mini_voc',
+                'hparams': '{}',
                 'test_map': 2.0,
             }
         ]

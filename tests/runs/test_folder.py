@@ -29,7 +29,7 @@ def test_damaged_files_name_themselves(tmp_path):
     (run.folder / 'last.pt').write_bytes(b'not a checkpoint')
     with pytest.raises(SpmlError, match='last.pt cannot be read'):
         run.restore('last.pt')
-    with pytest.raises(SpmlError, match='best.pt is not there. Remove'):
+    with pytest.raises(SpmlError, match='best.pt is missing. Remove'):
         run.best()
     run.finish({'scores': {}})
     (run.folder / 'result.json').write_text('{')

@@ -39,7 +39,7 @@ def pace(**changes):
 
 def keep(config, *paces):
     for kind, each in zip(estimate.kinds_of_steps(config), paces, strict=True):
-        estimate._keep(kind, each)
+        estimate._store(kind, each)
 
 
 def seconds(config):

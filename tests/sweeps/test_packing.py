@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -135,6 +136,24 @@ def test_what_is_trained_here_is_not_trained_there(short, in_process, tmp_path):
     assert len(scores()) == 6
 
 
+def test_a_run_that_was_recorded_without_a_score_is_trained_there_again(
+    short, in_process, tmp_path, monkeypatch
+):
+    plan = plan_sweep()[0]
+    queue.run(plan.search[:1], tell=str)
+    record.export_csv()
+    file = tmp_path / 'outputs' / 'runs.csv'
+    table = pd.read_csv(file, dtype=str, keep_default_na=False)
+    table.assign(test_map='').to_csv(file, index=False)
+    shutil.rmtree(tmp_path / 'runs')
+    again = [replace(plan, usable=lambda runs: runs.query('test_map.notna()'))]
+    monkeypatch.setattr(sys.modules[__name__], 'plan_sweep', lambda words=SWEEP: again)
+    packing.pack(tmp_path / 'away', SWEEP, again, tell=str)
+    results = train_away(tmp_path / 'away')
+    packing.unpack(results, lambda words: again, tell=str)
+    assert len(scores()) == 6 and record.read_record(file).test_map.notna().all()
+
+
 def test_a_slice_ends_in_time(short, monkeypatch, tmp_path):
     started = []
 
@@ -214,7 +233,9 @@ def test_runs_of_another_sweep_are_foreign(brought, tmp_path, monkeypatch):
 def test_what_is_done_or_begun_here_stays(brought, tmp_path):
     with zipfile.ZipFile(brought) as archive:
         names = sorted({name.partition('/')[0] for name in archive.namelist() if '/' in name})
-        archive.extractall(tmp_path / 'runs', [f'{names[0]}/{part}' for part in packing._PARTS[:1]])
+        archive.extractall(
+            tmp_path / 'runs', [f'{names[0]}/{part}' for part in packing._RUN_FILES[:1]]
+        )
         archive.extract(f'{names[1]}/config.json', tmp_path / 'runs')
         result = json.loads(archive.read(f'{names[0]}/result.json'))
     done, begun = (tmp_path / 'runs' / name for name in names[:2])

@@ -168,7 +168,7 @@ def test_a_run_that_diverges_is_done_with_nothing(place):
     ).state.tolist() == ['done']
     with pytest.raises(
         SpmlError,
-        match="has no result: the loss of 'an' became .* Remove that folder to try this again",
+        match="has no result: the loss of 'an' became .* Remove that folder to try again",
     ):
         training.train(diverging)
     assert cleanup.list_runs().state.tolist() == ['done']

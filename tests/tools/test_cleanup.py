@@ -345,7 +345,7 @@ def test_runs_of_another_user_are_listed(monkeypatch):
     assert keeping.list_runs().note.tolist() == ['best.pt cannot be read']
 
 
-@pytest.mark.parametrize('at', ['_size', '_days', 'read_json', '_state'])
+@pytest.mark.parametrize('at', ['_size', '_days', 'read_json', '_read_state'])
 def test_a_run_that_goes_away_while_it_is_looked_at(monkeypatch, at):
     gone, kept = stand_in(), stand_in(seed=1)
     whole = getattr(keeping, at)
@@ -473,7 +473,7 @@ def test_only_runs_right_below_the_folder_of_runs_can_be_removed(tmp_path):
     done = keeping.remove_paths(pd.DataFrame({'folder': wrong}), dry_run=False)
     assert (
         set(done.outcome) == {'refused'}
-        and done.why.str.contains('neither a run nor left over').all()
+        and done.why.str.contains('neither a run nor a leftover').all()
         and kept.done
     )
     assert (

@@ -225,9 +225,11 @@ def test_a_line_of_the_record_is_enough(tmp_path, monkeypatch):
 def test_another_seed_would_be_seen(photo_folder, monkeypatch):
     "The comparison is not blind: the second run is made with another seed."
     first = training.train(config(photo_folder))
-    resolved = reproduction._config
+    resolved = reproduction._resolve_again
     monkeypatch.setattr(
-        reproduction, '_config', lambda given, device: replace(resolved(given, device), seed=1)
+        reproduction,
+        '_resolve_again',
+        lambda given, device: replace(resolved(given, device), seed=1),
     )
     found = reproduction.reproduce(first.folder)
     assert not found.identical and found.differs == ['seed'] and found.logits['test'] > 0.01
@@ -248,7 +250,7 @@ def test_what_cannot_be_reproduced(photo_folder):
         reproduction.reproduce(folder)
     done = training.train(config(photo_folder)).folder
     if not torch.cuda.is_available():
-        with pytest.raises(SpmlError, match="'cuda' is not here"):
+        with pytest.raises(SpmlError, match="'cuda' is not available"):
             reproduction.reproduce(done, device='cuda')
     with pytest.raises(SpmlError, match='no run'):
         reproduction.reproduce('em-none')

@@ -46,9 +46,7 @@ def test_a_run_is_not_scored_on_its_own_data_when_these_have_changed(folder, tmp
     table = pd.read_csv(folder / 'labels.csv')
     table.loc[0, 'labels'] = 'blue'
     table.to_csv(folder / 'labels.csv', index=False)
-    with pytest.raises(
-        SpmlError, match=f'{stored}; what is found there now has .*Put the old data back'
-    ):
+    with pytest.raises(SpmlError, match=f'{stored}; now it has .*Put the old data back'):
         training.evaluate(result.folder)
     assert training.evaluate(result.folder, folder)[0]['map'] >= 0  # named, any data will do
     (result.folder / 'result.json').write_text(
@@ -64,9 +62,7 @@ def test_a_run_is_not_scored_on_its_own_photos_when_they_were_redrawn_in_place(f
     result = training.train(config(as_bitmaps(folder), regime='linear', epochs=1))
     stored = runs.read_json(result.folder / 'result.json')['photos']
     redraw(folder / 'images' / '007.bmp')
-    with pytest.raises(
-        SpmlError, match=f'{stored}; what is found there now has .*Put the old data back'
-    ):
+    with pytest.raises(SpmlError, match=f'{stored}; now it has .*Put the old data back'):
         training.evaluate(result.folder)
 
 

@@ -278,6 +278,6 @@ def test_a_process_that_finds_no_others_says_so(monkeypatch):
     for name in ('RANK', 'MASTER_ADDR', 'MASTER_PORT'):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(
-        SpmlError, match='process 0 of 2 cannot meet the others.*spml train --nproc'
+        SpmlError, match='process 0 of 2 cannot connect to the others.*spml train --nproc'
     ):
         Group()

@@ -45,7 +45,7 @@ def test_no_run_an_unfinished_one_and_one_without_weights(made, tmp_path):
         predict(copied, made.test)
     (copied / 'DONE').touch()
     (copied / 'best.pt').unlink()
-    with pytest.raises(SpmlError, match='best.pt is not there'):
+    with pytest.raises(SpmlError, match='best.pt is missing'):
         predict(copied, made.test)
     result = json.loads((copied / 'result.json').read_text())
     (copied / 'result.json').write_text(

@@ -338,9 +338,9 @@ def test_a_run_tells_whether_its_allowance_was_too_short(folder):
 def test_accuracy_is_of_images_with_one_label_each():
     logits = torch.tensor([[3.0, 1, 2], [0, 2, 1], [1, 0, 5], [4, 0, 1]])
     one = np.array([[1, -1, -1], [-1, -1, 1], [-1, -1, 1], [1, -1, -1]], np.int8)
-    assert selection._of_test(logits, one, 0.5)['test_top1'] == 75
+    assert selection._test_scores(logits, one, 0.5)['test_top1'] == 75
     for first in ([1, 1, -1], [-1, -1, -1], [1, 0, -1]):
-        assert 'test_top1' not in selection._of_test(
+        assert 'test_top1' not in selection._test_scores(
             logits, np.vstack([first, one[1:]]).astype(np.int8), 0.5
         )
 

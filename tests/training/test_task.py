@@ -37,7 +37,7 @@ def folder(photo_folder):
             ["'epr_count' learns from more than labels (count)", '-p side FILE'],
         ),
         ({'loss': 'epr_count', 'side': 'absent.csv'}, ['absent.csv', 'is not there']),
-        ({'side': 'absent.csv'}, ["side='absent.csv', and 'an' learns from labels alone"]),
+        ({'side': 'absent.csv'}, ["side='absent.csv', but 'an' learns from labels alone"]),
     ],
 )
 def test_wrong_input_is_told_and_leaves_nothing(folder, given, words):
@@ -68,7 +68,7 @@ def test_nothing_observed_is_refused(folder):
     table.to_csv(folder / 'labels.csv', index=False)
     with (
         pytest.warns(UserWarning),
-        pytest.raises(SpmlError, match='nothing is observed in the 32 training images'),
+        pytest.raises(SpmlError, match='no label is observed in the 32 training images'),
     ):
         training.train(config(folder, labels='single'))
 
@@ -162,7 +162,7 @@ def test_validation_images_without_any_label_choose_no_epoch(folder, given):
             SpmlError,
             match=(
                 'needs validation images with labels that training images have too, and .photos. '
-                'has none. Add some, or give selection: last'
+                'has none. Add some, or set selection: last'
             ),
         ),
         warnings.catch_warnings(),
@@ -277,7 +277,7 @@ def test_what_is_trained_on_whole_is_not_trained_on_by_halves():
 def test_more_training_images_than_there_are_are_refused(folder):
     with pytest.raises(
         SpmlError,
-        match=r"train_images=99, and 'photos' has 38 training images. Give that many or fewer",
+        match=r"train_images=99, but 'photos' has only 38 training images. Give that many or fewer",
     ):
         training.make_task(config(folder, train_images=99))
 

@@ -97,8 +97,8 @@ def test_a_loss_that_is_no_number_is_refused(folder):
     with pytest.raises(
         SpmlError,
         match=(
-            r"the loss of 'an' has the shape \(\d+, \d+\); a step needs one number. "
-            r'Give its hyper-parameter `reduction`'
+            r"the loss of 'an' has the shape \(\d+, \d+\); training needs a scalar. "
+            r"Set its hyper-parameter `reduction`"
         ),
     ):
         training.train(config(folder, regime='linear', hparams={'reduction': 'none'}))
@@ -159,7 +159,7 @@ def test_a_run_on_other_labels_stands_beside_the_first_and_each_is_found_again(f
     capsys.readouterr()
     second = training.train(config(folder, regime='linear'))
     assert second.folder.name == f'{first.folder.name}-{load(folder).fingerprint[:6]}'
-    assert f'{first.folder.name} is of before' in capsys.readouterr().out
+    assert f'{first.folder.name} was trained before' in capsys.readouterr().out
     assert {file: file.read_bytes() for file in first.folder.iterdir()} == content
     runs = record.load()
     assert set(runs.run) == {first.folder.name, second.folder.name} and runs.key.is_unique
