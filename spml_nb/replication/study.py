@@ -8,7 +8,7 @@ from importlib import import_module
 from ..sweeps import boards
 from .experiments.core import Experiment
 
-# beside the papers' tables and figures and the boards of all methods; each a module of this folder
+# beside the papers' tables and figures and the boards of all methods; each in `experiments`
 EXPERIMENTS = (
     'biased',
     'choice',
@@ -27,7 +27,9 @@ EXPERIMENTS = (
 
 def find_experiment(name: str) -> Experiment:
     """An experiment by its name in `EXPERIMENTS`."""
-    return import_module(f'.experiments.{name}', __package__).EXPERIMENT
+    # the notebook `observed_choice` is below the modules that run it and write its page
+    module = 'observed_choice_page' if name == 'observed_choice' else name
+    return import_module(f'.experiments.{module}', __package__).EXPERIMENT
 
 
 def write_study(tell: Callable[[str], None] = print):

@@ -7,11 +7,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ...base import settings
-from ...base.errors import one_of
 from ...runs.config import Config
 from ...statistics import format_number, format_signed, pool_effects
-from .. import gains, published
+from .. import published
 from ..arms import (
     Ablation,
     Arm,
@@ -24,49 +22,45 @@ from ..arms import (
     read_ablations,
 )
 from ..rendering import render_template
-from ..site import write_changed
-from .core import Experiment, make_staged_sweep
+from .core import Experiment, choose_sets, format_csv, make_staged_sweep
+from .scores import measure_gains_over, write_outputs
 
-MEAN = 'mean'  # of the columns, beside them
+MEAN = 'mean'  # the column of means over the others
 
 
 def plan_ablation_runs(runs: pd.DataFrame, datasets: Iterable[str] = ()) -> list[Config]:
-    """All runs whose rate is chosen, the label-wise head last, seed by seed, so that what is there
-    is always of the same seeds.
+    """The runs of all arms whose rate is chosen, seed by seed so that an interrupted sweep has the
+    same seeds of every arm; the label-wise head, which is slow, last.
 
     Args:
-        runs: As in `choose_arm_rate`.
-        datasets: Some sets of photos; none: all of them.
+        runs: as in `choose_arm_rate`.
+        datasets: some sets of photos; none: all of them.
     """
     configs = [
         config
-        for ablation, dataset in _places(datasets)
+        for ablation, dataset in _list_columns(datasets)
         for arm in ablation.arms
         for config in arm_configs(ablation, arm, dataset, runs)
     ]
     return sorted(configs, key=lambda config: (config.head == 'labelwise', config.seed))
 
 
-def _places(datasets: Iterable[str]) -> list[tuple[Ablation, str]]:
-    places = [
+def _list_columns(datasets: Iterable[str] = ()) -> list[tuple[Ablation, str]]:
+    columns = [
         (ablation, dataset)
         for ablation in read_ablations().values()
         for dataset in ablation.columns.values()
     ]
-    sets = dict.fromkeys(dataset for _, dataset in places)
-    chosen = {one_of(name, sets, 'set of photos') for name in datasets} or sets
-    return [place for place in places if place[1] in chosen]
+    chosen = choose_sets(datasets, dict.fromkeys(dataset for _, dataset in columns))
+    return [(ablation, dataset) for ablation, dataset in columns if dataset in chosen]
 
 
-def _all_tried(datasets: Iterable[str]) -> list[Config]:
+def _list_trials(datasets: Iterable[str]) -> list[Config]:
     return [
         config
-        for ablation, dataset in _places(datasets)
+        for ablation, dataset in _list_columns(datasets)
         for config in list_rate_trials(ablation, dataset)
     ]
-
-
-sweep_ablations = make_staged_sweep(_all_tried, plan_ablation_runs)
 
 
 class _Place(NamedTuple):
@@ -81,57 +75,55 @@ def _count_acting_runs(
     """In how many runs of an arm its mechanism acted before the epoch that was kept.
 
     Args:
-        runs: As in `choose_arm_rate`.
+        runs: as in `choose_arm_rate`.
 
-    Returns: Those, and all that are done; of a mechanism that acts from the first step on neither
-        counts.
+    Returns:
+        That number, and the number of finished runs; both 0 for a mechanism that acts from the
+        first step on.
     """
     lines = arm_lines(arm_configs(ablation, arm, dataset, runs), runs).dropna(subset='exercised')
-    hardly = (lines.best_stage == 2) & (lines.best_epoch == 1)
-    return int(((lines.exercised == 1) & ~hardly).sum()), len(lines)
+    hardly_acted = (lines.best_stage == 2) & (lines.best_epoch == 1)
+    return int(((lines.exercised == 1) & ~hardly_acted).sum()), len(lines)
 
 
 def tabulate_arms(runs: pd.DataFrame) -> pd.DataFrame:
-    """What every arm reaches, and gains over the one that it is compared with.
+    """What every arm reaches, and gains over the arm that it is compared with.
 
     Args:
-        runs: As in `choose_arm_rate`.
+        runs: as in `choose_arm_rate`.
 
-    Returns: DataFrame, one row per ablation, arm and column that has runs, and one per arm for the
-        mean of the columns that have a gain (column `MEAN`): ablation, arm, over, differs, column,
-        dataset, lr, n (seeds), level and level_half (with half the 95 % interval over seeds), gain
-        and gain_half (with that over seeds and test images), effect (the same as an `Effect`),
-        published (the paper's gain), acted and may_act (as from `_count_acting_runs`). In percent;
-        NaN for what is not there.
+    Returns:
+        DataFrame, one row per ablation, arm and column with a run, and one per arm for the mean of
+        the columns with a gain (column `MEAN`): ablation, arm, over, differs, column, dataset, lr,
+        n (seeds), level and level_half (half its 95 % interval over seeds), gain and gain_half
+        (half its interval over seeds and test images), effect (the gain as an `Effect`), published
+        (the paper's gain), acted and may_act (as from `_count_acting_runs`). In percent; NaN if
+        missing.
     """
-    scores, about = {}, {}
-    for ablation, dataset in _places(()):
+    scores, facts = {}, {}
+    for ablation, dataset in _list_columns():
         column = next(name for name, ours in ablation.columns.items() if ours == dataset)
         rate = choose_arm_rate(ablation, dataset, runs).get('lr', math.nan)
         for arm in ablation.arms.values():
             place = _Place(ablation.id, arm.name, column)
             scores[place] = arm_scores(ablation, arm.name, dataset, runs)
             acted, may_act = _count_acting_runs(ablation, arm.name, dataset, runs)
-            about[place] = {
+            facts[place] = {
                 'over': arm.over,
                 'differs': arm.differs,
                 'dataset': dataset,
                 'lr': rate,
-                'published': _published(ablation, arm, column),
+                'published': _published_gain(ablation, arm, column),
                 'acted': acted,
                 'may_act': may_act,
             }
-    scores = {place: own for place, own in scores.items() if len(own.by_seed)}
-    bases = {
-        place: scores[base]
-        for place in scores
-        if (base := place._replace(arm=about[place]['over'])) in scores
-    }
+    scores = {place: of_arm for place, of_arm in scores.items() if len(of_arm.by_seed)}
     if not scores:
         return pd.DataFrame(columns=COLUMNS)
-    rows = gains.gains_over_baselines(scores, {'over': bases})
-    rows = rows.join(pd.DataFrame([about[place] for place in scores]))
-    return pd.concat([rows, _means(rows)], ignore_index=True)[COLUMNS]
+    bases = {place: place._replace(arm=facts[place]['over']) for place in scores}
+    rows = measure_gains_over(scores, {'over': bases})
+    rows = rows.join(pd.DataFrame([facts[place] for place in scores]))
+    return pd.concat([rows, _average_gains(rows)], ignore_index=True)[COLUMNS]
 
 
 COLUMNS = [
@@ -140,7 +132,7 @@ COLUMNS = [
 ]
 
 
-def _means(rows: pd.DataFrame) -> pd.DataFrame:
+def _average_gains(rows: pd.DataFrame) -> pd.DataFrame:
     gained = rows[rows.gain_half.notna()]
     means = []
     for (ablation, arm), part in gained.groupby(['ablation', 'arm'], sort=False):
@@ -165,8 +157,8 @@ def _means(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(means)
 
 
-def _published(ablation: Ablation, arm: Arm, column: str) -> float:
-    """What the paper prints of an arm: its gain, or its level where no gain is measured."""
+def _published_gain(ablation: Ablation, arm: Arm, column: str) -> float:
+    """The gain of an arm in the paper, or its level where no gain is measured."""
     cell = printed_arm_cell(ablation, arm.name, column)
     if cell is None or arm.name not in ablation.printed:
         return math.nan
@@ -176,8 +168,8 @@ def _published(ablation: Ablation, arm: Arm, column: str) -> float:
     return cell['mean'] - base['mean'] if base else math.nan
 
 
-def format_ablations(found: pd.DataFrame) -> str:
-    """The page. found: as from `tabulate_arms`."""
+def format_ablations(arms: pd.DataFrame) -> str:
+    """The page. arms: as from `tabulate_arms`."""
     tables = [
         {
             'about': ablation,
@@ -186,7 +178,7 @@ def format_ablations(found: pd.DataFrame) -> str:
             'rates': rows.dropna(subset='lr').groupby('dataset', sort=False).lr.first(),
         }
         for ablation in read_ablations().values()
-        if len(rows := found[found.ablation == ablation.id])
+        if len(rows := arms[arms.ablation == ablation.id])
     ]
     return render_template('ablations.md', tables=tables)
 
@@ -203,9 +195,9 @@ def _grid(ablation: Ablation, rows: pd.DataFrame) -> list[list[str]]:
             _cell(ablation, of_arm.loc[column]) if column in of_arm.index else '–'
             for column in columns
         ]
-        each = of_arm.drop(MEAN, errors='ignore')
-        may_act = int(each.may_act.sum())
-        acted = f'{int(each.acted.sum())} of {may_act}' if may_act else ''
+        of_columns = of_arm.drop(MEAN, errors='ignore')
+        may_act = int(of_columns.may_act.sum())
+        acted = f'{int(of_columns.acted.sum())} of {may_act}' if may_act else ''
         lines.append([arm.name, arm.over, arm.differs, *cells, acted])
     return lines
 
@@ -214,14 +206,14 @@ def _cell(ablation: Ablation, row: pd.Series) -> str:
     """'+0.3 ± 0.4 / +0.1' with the paper's gain, or '43.1 ± 0.5' where no gain is measured."""
     if ablation.measure == 'precision' or not row.over:
         text = f'{row.level:.1f}{_interval(row.level_half)}'
-        theirs = format_number(row.published, '.1f')
+        printed = format_number(row.published, '.1f')
     elif math.isnan(row.gain):
         return '–'
     else:
         text = f'{format_signed(row.gain)}{_interval(row.gain_half)}'
-        theirs = format_signed(row.published)
-    if theirs:
-        text += f' / {theirs}'
+        printed = format_signed(row.published)
+    if printed:
+        text += f' / {printed}'
     if row.n < ablation.seeds:
         text += f' ({row.n:g} of {ablation.seeds} seeds)'
     return text
@@ -235,19 +227,25 @@ def write_ablations(runs: pd.DataFrame) -> list[Path]:
     """Write `ablations.csv` and `ablations.md` in the setting `outputs`, if an arm has a run.
 
     Args:
-        runs: As in `choose_arm_rate`.
+        runs: as in `choose_arm_rate`.
 
-    Returns: The files that changed.
+    Returns:
+        The files that changed.
     """
-    found = tabulate_arms(runs)
-    if not len(found):
+    arms = tabulate_arms(runs)
+    if not len(arms):
         return []
-    folder = settings.path('outputs')
-    table = found.drop(columns='effect')
-    rounded = table.round(4).assign(lr=table.lr).to_csv(index=False, lineterminator='\n')
-    return write_changed(
-        {folder / 'ablations.md': format_ablations(found), folder / 'ablations.csv': rounded}
+    table = arms.drop(columns='effect')
+    rates = table.lr.astype(object)  # not rounded to four decimals, as numbers are
+    return write_outputs(
+        {
+            'ablations.md': format_ablations(arms),
+            'ablations.csv': format_csv(table.assign(lr=rates)),
+        }
     )
 
 
-EXPERIMENT = Experiment(sweep_ablations, lambda known, measured: write_ablations(known))
+EXPERIMENT = Experiment(
+    make_staged_sweep(_list_trials, plan_ablation_runs),
+    lambda record, measured: write_ablations(record),
+)

@@ -8,7 +8,6 @@ __all__ = ['SUITE', 'DATASETS', 'METHODS', 'LABELS', 'SEEDS', 'sweep_biased', 'E
 
 # %% ../../../nbs/replication/experiments/biased.ipynb #e67aca90
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,13 +15,22 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ...base import files, settings
-from .. import gains, site
-from .core import Experiment, make_staged_sweep
+from .. import site
+from spml_nb.replication.experiments.core import (
+    Experiment,
+    format_csv,
+    make_staged_sweep,
+    tabulate_runs,
+)
+from spml_nb.replication.experiments.scores import (
+    collect_scores,
+    measure_gains_over,
+    write_outputs,
+)
+from ..rendering import render_template
 from ...runs.config import Config
-from ...statistics import Scores, format_signed, seed_draws, seed_interval
-from ...sweeps import queue
-from ...sweeps.search import Row, candidates, finals, look_up_scores
+from ...statistics import seed_draws, seed_interval
+from ...sweeps.search import Row, candidates, finals
 
 # %% ../../../nbs/replication/experiments/biased.ipynb #693c1f6e
 SUITE = 'photos'
@@ -32,38 +40,39 @@ LABELS = ('single', 'single-frequent', 'single-rare')
 SEEDS = range(5)
 
 
-def plan_biased_runs(known: pd.DataFrame, datasets: Iterable[str] = DATASETS) -> pd.DataFrame:
-    """The runs of the comparison, as far as the searches have chosen them.
+class _Place(NamedTuple):
+    dataset: str
+    labels: str
+    loss: str
+
+
+def plan_biased_runs(record: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame:
+    """The final runs whose settings are chosen.
 
     Args:
-        known: finished runs, as from `sweeps.finished` or `tables.record`.
-        datasets: of the suite `photos`.
+        record: finished runs, as from `sweeps.finished` or `tables.record`.
+        datasets: of the suite `photos`; none: `DATASETS`.
 
     Returns:
-        DataFrame, one row per run: dataset, labels, loss, seed, config, test_map (percent; NaN if
-        it is not done).
+        DataFrame as from `core.tabulate_runs`, the places being data set, label setting and method:
+        dataset, labels, loss, seed, config, test_map (percent; NaN if the run is not done), …
 
     Raises:
-        SpmlError: for a data set that is not of the suite.
+        SpmlError: for a data set that is not in the suite.
     """
-    rows = [
-        {
-            'dataset': dataset,
-            'labels': labels,
-            'loss': loss,
-            'seed': config.seed,
-            'config': replace(config, labels=labels),
-        }
-        for dataset in datasets
+    configs = {
+        _Place(dataset, labels, loss): [
+            config.changed(labels=labels)
+            for config in finals(Row(loss), SUITE, dataset, record, SEEDS)
+        ]
+        for dataset in datasets or DATASETS
         for labels in LABELS
         for loss in METHODS
-        for config in finals(Row(loss), SUITE, dataset, known, SEEDS)
-    ]
-    table = pd.DataFrame(rows, columns=['dataset', 'labels', 'loss', 'seed', 'config'])
-    return table.assign(test_map=look_up_scores(table.config, known).test_map.to_numpy())
+    }
+    return tabulate_runs(configs, _Place._fields, record)
 
 
-def _tried(datasets: Iterable[str]) -> list[Config]:
+def _list_trials(datasets: Iterable[str]) -> list[Config]:
     return [
         config
         for dataset in datasets or DATASETS
@@ -73,16 +82,10 @@ def _tried(datasets: Iterable[str]) -> list[Config]:
 
 
 sweep_biased = make_staged_sweep(
-    _tried, lambda known, datasets: plan_biased_runs(known, datasets or DATASETS).config
+    _list_trials, lambda record, datasets: plan_biased_runs(record, datasets).config
 )
 
 # %% ../../../nbs/replication/experiments/biased.ipynb #024af054
-class _Place(NamedTuple):
-    dataset: str
-    labels: str
-    loss: str
-
-
 def average_by_setting(scored: pd.DataFrame) -> pd.DataFrame:
     """What each method reaches under each label setting.
 
@@ -90,24 +93,15 @@ def average_by_setting(scored: pd.DataFrame) -> pd.DataFrame:
         scored: as from `plan_biased_runs`.
 
     Returns:
-        DataFrame, one row per data set, label setting and method that has a run: dataset, labels,
-        loss, n seeds, test_map (mean, percent), half (half its 95 % interval over seeds), over_an
-        and over_half (gain over AN with the same labels, and half its interval over seeds and test
-        images, whose chance is measured for labels drawn evenly and a usual one for the others),
-        rank (1 is best, within data set and setting).
+        DataFrame, one row per data set, label setting and method with a run: dataset, labels, loss,
+        n (seeds), test_map (mean, percent), half (half its 95 % interval over seeds), over_an and
+        over_half (gain over AN with the same labels, and half its interval over seeds and test
+        images; the error due to test images is measured for labels drawn evenly, and the usual one
+        of the data set for the others), rank (1 is best, within data set and setting).
     """
-    done = scored.dropna(subset='test_map')
-    reached = {}
-    for names, runs in done.groupby([*_Place._fields], sort=False):
-        place = _Place(*names)
-        first = queue.key(runs.config.iloc[0])
-        reached[place] = Scores(runs.set_index('seed').test_map, first, dataset=place.dataset)
-    an = {
-        place: reached[base]
-        for place in reached
-        if (base := place._replace(loss='an')) in reached and base != place
-    }
-    measured = gains.gains_over_baselines(reached, {'AN with the same labels': an})
+    scores = collect_scores(scored.dropna(subset='test_map'), _Place)
+    an = {place: place._replace(loss='an') for place in scores if place.loss != 'an'}
+    measured = measure_gains_over(scores, {'AN with the same labels': an})
     names = {'level': 'test_map', 'level_half': 'half', 'gain': 'over_an', 'gain_half': 'over_half'}
     table = measured.rename(columns=names).reindex(
         columns=['dataset', 'labels', 'loss', 'n', 'test_map', 'half', 'over_an', 'over_half']
@@ -120,13 +114,13 @@ def label_rank_agreement(scored: pd.DataFrame, repeats: int = 1000) -> pd.DataFr
 
     Args:
         scored: as from `plan_biased_runs`.
-        repeats: bootstrap samples of more than six seeds; of fewer all are taken.
+        repeats: number of bootstrap samples; of up to six seeds all samples are taken.
 
     Returns:
-        DataFrame, one row per data set and other setting: dataset, labels, seeds (that have every
-        run), spearman, low and high (its 95 % interval over seeds; NaN for one seed), change (mean
-        difference in mAP over methods, in points), best and before (the best method there, and
-        under even labels).
+        DataFrame, one row per data set and uneven label setting: dataset, labels, seeds (with every
+        run), spearman, low and high (its 95 % confidence interval over seeds; NaN for one seed),
+        change (mean difference in mAP over methods, in points), best and before (the best method
+        under this setting, and under even labels).
 
     Source:
         Spearman's rank correlation (SciPy); the interval: `statistics.seed_interval`.
@@ -136,8 +130,8 @@ def label_rank_agreement(scored: pd.DataFrame, repeats: int = 1000) -> pd.DataFr
     for dataset in scored.dataset.unique():
         of_set = wide.loc[dataset]
         for labels in LABELS[1:]:
-            both = [(setting, loss) for setting in (LABELS[0], labels) for loss in METHODS]
-            complete = of_set.reindex(both).dropna(axis=1)  # seeds that have every run
+            rows_of_pair = [(setting, loss) for setting in (LABELS[0], labels) for loss in METHODS]
+            complete = of_set.reindex(rows_of_pair).dropna(axis=1)  # seeds with every run
             if complete.shape[1]:
                 pair = complete.to_numpy().reshape(2, len(METHODS), -1)
                 rows.append({'dataset': dataset, 'labels': labels, **_agree(pair, repeats)})
@@ -146,7 +140,7 @@ def label_rank_agreement(scored: pd.DataFrame, repeats: int = 1000) -> pd.DataFr
 
 
 def _agree(pair: np.ndarray, repeats: int) -> dict:
-    "pair: (2, methods, seeds) test mAP with labels drawn evenly, and otherwise."
+    "pair: (2, methods, seeds) test mAP with evenly and with otherwise drawn labels."
     seeds = pair.shape[2]
 
     def spearman(draw):
@@ -167,79 +161,52 @@ def _agree(pair: np.ndarray, repeats: int) -> dict:
 
 # %% ../../../nbs/replication/experiments/biased.ipynb #f92883ef
 def format_biased(scored: pd.DataFrame) -> str:
-    """The page.
+    """The page, as Markdown.
 
     Args:
         scored: as from `plan_biased_runs`.
-
-    Returns:
-        Markdown.
     """
     table, orders = average_by_setting(scored), label_rank_agreement(scored)
-    parts = [
-        f'# Labels that are not drawn at '
-        f'random\n\n{site.describe_protocol(SUITE, DATASETS, len(SEEDS))} Settings of every '
-        'method: those that its search chose on evenly drawn labels. Test mAP in percent ± half '
-        'the 95 % interval over seeds, rank in brackets; one label of each photo is known.\n'
-    ]
-    parts += [_summary(labels, part) for labels, part in orders.groupby('labels', sort=False)]
-    for dataset, part in table.groupby('dataset', sort=False):
-        cells = {
-            (line.loss, line.labels): f'{line.test_map:.1f} ± {line.half:.1f} ({line.rank:g})'
-            for line in part.itertuples()
-        }
-        rows = [
-            [loss, *(cells.get((loss, labels), 'missing') for labels in LABELS)] for loss in METHODS
-        ]
-        parts.append(f"## {dataset}\n\n{files.markdown_table([['method', *LABELS], *rows])}")
-        parts += [_correlation(line) for line in orders[orders.dataset == dataset].itertuples()]
-    return '\n'.join(parts)
-
-
-def _correlation(line) -> str:
-    rho, low, high = (
-        format_signed(value, '+.2f') for value in (line.spearman, line.low, line.high)
-    )
-    return (
-        f'Rank correlation with `{LABELS[0]}`: `{line.labels}` {rho}, 95 % interval over '
-        f'seeds {low} to {high}.\n'
+    tables = {
+        dataset: _tabulate_methods(of_set)
+        for dataset, of_set in table.groupby('dataset', sort=False)
+    }
+    return render_template(
+        'biased.md',
+        protocol=site.describe_protocol(SUITE, DATASETS, len(SEEDS)),
+        even=LABELS[0],
+        orders=orders,
+        summaries=dict(list(orders.groupby('labels', sort=False))),
+        tables=tables,
     )
 
 
-def _summary(labels: str, part: pd.DataFrame) -> str:
-    "Two sentences about a setting."
-    kept = part[part.best == part.before].dataset
-    return (
-        f'`{labels}`: mAP changes by {format_signed(part.change.min())} to '
-        f'{format_signed(part.change.max())} points in the mean over methods, and the best method '
-        f'stays the same on {len(kept)} of {len(part)} data sets. The rank '
-        f"correlation with the order under even labels is "
-        f"{format_signed(part.spearman.min(), '+.2f')} to "
-        f"{format_signed(part.spearman.max(), '+.2f')}.\n"
-    )
+def _tabulate_methods(table: pd.DataFrame) -> list[list[str]]:
+    cells = {
+        (line.loss, line.labels): f'{line.test_map:.1f} ± {line.half:.1f} ({line.rank:g})'
+        for line in table.itertuples()
+    }
+    lines = [['method', *LABELS]]
+    for loss in METHODS:
+        lines.append([loss, *(cells.get((loss, labels), 'missing') for labels in LABELS)])
+    return lines
 
 
-def write_biased(known: pd.DataFrame) -> list[Path]:
-    """Write `biased.csv` and `biased.md` in the setting `outputs`, if a run with labels drawn
-    unevenly is done.
+def write_biased(record: pd.DataFrame) -> list[Path]:
+    """Write `biased.csv` and `biased.md` in the setting `outputs`, if a run with unevenly drawn
+    labels is done.
 
     Args:
-        known: finished runs, as from `tables.record`.
+        record: finished runs, as from `tables.record`.
 
     Returns:
         The files that changed.
-
-    Raises:
-        SpmlError: if a file cannot be written.
     """
-    scored = plan_biased_runs(known)
+    scored = plan_biased_runs(record)
     if scored.test_map[scored.labels != LABELS[0]].isna().all():
         return []
-    folder = settings.path('outputs')
-    table = average_by_setting(scored).round(4).to_csv(index=False, lineterminator='\n')
-    return site.write_changed(
-        {folder / 'biased.md': format_biased(scored), folder / 'biased.csv': table}
-    )
+    table = average_by_setting(scored)
+    return write_outputs({'biased.md': format_biased(scored), 'biased.csv': format_csv(table)})
 
 
-EXPERIMENT = Experiment(sweep_biased, lambda known, measured: write_biased(known))
+EXPERIMENT = Experiment(sweep_biased, lambda record, measured: write_biased(record))

@@ -1,9 +1,9 @@
 """What a search buys: the gain over AN by the number of settings that both may try."""
 
-# A gain over AN after ten draws each answers "which method, if I search?". Who does not search
+# The gain over AN after ten draws each answers "which method, if I search?". Without a search one
 # takes the paper's values and the usual rate, the first draw of every search; the curve between
-# the two says which methods need a search at all. It comes from the runs of the searches, so that
-# it costs no runs of its own but those of two more search seeds.
+# the two says which methods need a search at all. It is computed from the runs of the searches, so
+# it only costs the runs of two more search seeds.
 
 import math
 from collections.abc import Iterable
@@ -14,14 +14,13 @@ import numpy as np
 import pandas as pd
 
 from ... import drawing
-from ...base import settings
-from ...runs.config import Config
-from ...statistics import Effect, Scores, pool_effects
-from ...sweeps import queue, search
+from ...statistics import MARGIN, Effect, Scores, pool_effects
+from ...sweeps import search
 from ...sweeps.search import SEARCH_SEED, SUITES, Row
 from .. import gains, site
 from ..rendering import render_template
-from .core import Experiment
+from .core import Experiment, format_csv, make_staged_sweep
+from .scores import measure_gains_over, write_outputs
 
 SUITE = 'photos'
 SEEDS = (SEARCH_SEED, SEARCH_SEED + 1, SEARCH_SEED + 2)  # of searches, never of a final run
@@ -45,9 +44,8 @@ ROWS = [
         ('gr', 'linear'),
     )
 ]
-NEGLIGIBLE_GAIN = (
-    0.5  # points of mAP: what a search adds to a method that needs none; as `MARGIN` elsewhere
-)
+# points of mAP: a method to which a search adds no more needs none
+NEGLIGIBLE_GAIN = MARGIN
 
 
 def plan_budget_runs(datasets: Iterable[str] = ()) -> pd.DataFrame:
@@ -73,11 +71,11 @@ def plan_budget_runs(datasets: Iterable[str] = ()) -> pd.DataFrame:
 
 
 def expected_choice(validation: np.ndarray, test: np.ndarray) -> np.ndarray:
-    """Mean test score of the setting that validation chooses among the first draw and k − 1 of the
-    others, over all ways to draw them.
+    """Expected test score of the setting that validation chooses among the first draw and k − 1 of
+    the others: the mean over all subsets of the others.
 
     Args:
-        validation: (n,) scores that choose; equal ones are chosen in their order.
+        validation: (n,) scores that choose; of equal ones the first is chosen.
         test: (n,) scores of the same draws.
 
     Returns:
@@ -104,7 +102,7 @@ def expected_choice(validation: np.ndarray, test: np.ndarray) -> np.ndarray:
 
 
 class Place(NamedTuple):
-    """Where a gain is measured: so many draws of a method's search on a set of photos."""
+    """A method on a set of photos, with so many draws of its search."""
 
     dataset: str
     loss: str
@@ -112,18 +110,18 @@ class Place(NamedTuple):
     budget: int
 
 
-def gains_by_budget(known: pd.DataFrame) -> pd.DataFrame:
+def gains_by_budget(record: pd.DataFrame) -> pd.DataFrame:
     """What each method gains over plain AN if both may try as many settings.
 
     Args:
-        known: as from `tables.record`.
+        record: as from `tables.record`.
 
     Returns:
         DataFrame as from `gains.gains_over_baselines`, one row per `Place`; the seeds are those of
-        the searches that are through.
+        searches with all their runs.
     """
     runs = plan_budget_runs()
-    scored = search.look_up_scores(runs.config, known)
+    scored = search.look_up_scores(runs.config, record)
     runs = runs.assign(validation=scored.validation.to_numpy(), test=scored.test_map.to_numpy())
     by_seed = {}
     for (dataset, loss, head, seed), tried in runs.groupby(['dataset', 'loss', 'head', 'seed']):
@@ -135,8 +133,7 @@ def gains_by_budget(known: pd.DataFrame) -> pd.DataFrame:
         place: Scores(pd.Series(values), dataset=place.dataset) for place, values in by_seed.items()
     }
     bases = {place: place._replace(loss=AN[0], head=AN[1]) for place in scores}
-    baselines = {place: scores[base] for place, base in bases.items() if base in scores}
-    return gains.gains_over_baselines(scores, {gains.PLAIN_HEAD: baselines})
+    return measure_gains_over(scores, {gains.PLAIN_HEAD: bases})
 
 
 def average_by_budget(measured: pd.DataFrame) -> pd.DataFrame:
@@ -146,36 +143,36 @@ def average_by_budget(measured: pd.DataFrame) -> pd.DataFrame:
         measured: as from `gains_by_budget`.
 
     Returns:
-        DataFrame, one row per method and budget: loss, head, budget, effect, sets, seeds (the
-        fewest of any set), without AN itself and methods that lack a set.
+        DataFrame, one row per method and budget: loss, head, budget, effect, sets (their number),
+        seeds (the fewest of any set); without AN itself and methods that lack a set.
     """
     rows = []
     of_methods = measured[(measured.loss != AN[0]) & measured.gain.notna()]
     for (loss, head, budget), places in of_methods.groupby(['loss', 'head', 'budget'], sort=False):
         effects = list(places.effect)
         several = all(effect.seeds > 1 for effect in effects)
-        mean = pool_effects(effects) if several else _mean_alone(effects)
+        mean = pool_effects(effects) if several else _average_means(effects)
         rows.append((loss, head, budget, mean, len(effects), mean.seeds))
     table = pd.DataFrame(rows, columns=['loss', 'head', 'budget', 'effect', 'sets', 'seeds'])
     return table[table.sets == table.sets.max()].reset_index(drop=True)
 
 
-def _mean_alone(effects: list[Effect]) -> Effect:
-    "Of effects of which some have one seed, so that their chance is not known."
+def _average_means(effects: list[Effect]) -> Effect:
+    "Without an interval, since some effects have one seed."
     mean = float(np.mean([effect.mean for effect in effects]))
     return Effect(mean, *[math.nan] * 7, 1)
 
 
 def tabulate_budgets(averaged: pd.DataFrame) -> pd.DataFrame:
-    """What a page shows.
+    """What each method gains without a search, and after one.
 
     Args:
         averaged: as from `average_by_budget`.
 
     Returns:
-        DataFrame, the highest gain of a whole search first: loss, head, stated (the effect with the
-        paper's values and the usual rate), three (the best of three), tuned (after the whole
-        search), added (points of mAP that the search adds to the gain).
+        DataFrame, the highest gain after a full search first: loss, head, stated (the effect with
+        the paper's values and the usual rate), three (the best of three draws), tuned (after the
+        full search), added (points of mAP that the search adds to the gain).
     """
     largest = averaged.budget.max()
     wide = averaged.pivot(index=['loss', 'head'], columns='budget', values='effect')
@@ -185,12 +182,8 @@ def tabulate_budgets(averaged: pd.DataFrame) -> pd.DataFrame:
     return table.loc[order].reset_index()
 
 
-def _draw_budgets(averaged: pd.DataFrame) -> bytes:
-    """The curves as SVG. averaged: as from `average_by_budget`."""
-    return drawing.to_svg(lambda: _picture(averaged))
-
-
 def _picture(averaged: pd.DataFrame):
+    """The curves. averaged: as from `average_by_budget`."""
     figure, axes = drawing.make_axes(1, 2, 3.2, 3.0)
     added = tabulate_budgets(averaged).set_index(['loss', 'head']).added
     gained = [effect.mean for effect in averaged.effect]
@@ -219,25 +212,21 @@ def _picture(averaged: pd.DataFrame):
     return figure
 
 
-def write_budgets(known: pd.DataFrame) -> list[Path]:
+def write_budgets(record: pd.DataFrame) -> list[Path]:
     """Write `budget.csv`, `budget.md` and `budget.svg` in the setting `outputs`.
 
     Args:
-        known: as from `tables.record`.
+        record: as from `tables.record`.
 
     Returns:
         The files that changed.
-
-    Raises:
-        SpmlError: if a file cannot be written.
     """
-    measured = gains_by_budget(known) if len(known) else pd.DataFrame()
+    measured = gains_by_budget(record)
     if not len(measured):
         return []
     averaged = average_by_budget(measured)
     shown = tabulate_budgets(averaged)
     columns = [*Place._fields, 'level', 'n', 'gain', 'gain_half']
-    folder = settings.path('outputs')
     page = render_template(
         'budget.md',
         protocol=site.describe_protocol(SUITE, seeds=int(averaged.seeds.min())),
@@ -249,25 +238,18 @@ def write_budgets(known: pd.DataFrame) -> list[Path]:
         unsearched=list(shown.loss[shown.added <= NEGLIGIBLE_GAIN]),
         below=[row.loss for row in shown.itertuples() if row.stated.mean < 0 < row.tuned.mean],
     )
-    return site.write_changed(
+    return write_outputs(
         {
-            folder / 'budget.csv': measured[columns]
-            .round(4)
-            .to_csv(index=False, lineterminator='\n'),
-            folder / 'budget.md': page,
-            folder / 'budget.svg': _draw_budgets(averaged).decode(),
+            'budget.csv': format_csv(measured[columns]),
+            'budget.md': page,
+            'budget.svg': drawing.to_svg(lambda: _picture(averaged)).decode(),
         }
     )
 
 
-def _tried(datasets: Iterable[str]) -> list[Config]:
-    return list(plan_budget_runs(datasets).config)
-
-
-def _sweep_budgets(datasets: Iterable[str] = (), **launch) -> pd.DataFrame:
-    """Train the searches that are missing. datasets, launch: as in
-    `experiment.make_staged_sweep`."""
-    return queue.run_stages(_tried(datasets), lambda known: [], **launch)
-
-
-EXPERIMENT = Experiment(_sweep_budgets, lambda known, measured: write_budgets(known))
+EXPERIMENT = Experiment(
+    make_staged_sweep(
+        lambda datasets: plan_budget_runs(datasets).config, lambda record, datasets: []
+    ),
+    lambda record, measured: write_budgets(record),
+)

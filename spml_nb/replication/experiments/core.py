@@ -1,4 +1,7 @@
-"""An experiment of the study: what `spml sweep NAME` trains, and the pages that come of it."""
+"""An experiment of the study: what `spml sweep NAME` trains, and the pages written of it."""
+
+# Imports neither scipy nor matplotlib: a packed sweep plans without them. What pages need is in
+# `scores`.
 
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ProcessPoolExecutor
@@ -15,18 +18,18 @@ from ...base.errors import one_of
 from ...base.files import write_arrays, write_atomically
 from ...runs.config import Config
 from ...sweeps import queue
-from ...sweeps.search import choose_config
+from ...sweeps.search import choose_config, look_up_scores
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Runs of some sets of photos, and what is written of them.
+    """Runs on some sets of photos, and the files written from them.
 
     Attributes:
-        sweep: trains what is missing, from names of sets of photos (none: all of them) and dry_run,
-            tell, engine, address and jobs, as in `sweeps.run_stages`; gives its table.
+        sweep: trains the missing runs. Takes names of sets of photos (none: all of them) and
+            dry_run, tell, engine, address and jobs, as in `sweeps.run_stages`; returns its table.
         write: writes the pages from the record (as from `tables.record`) and all gains (as from
-            `gains.gains_of_suites`); gives the files that changed.
+            `gains.gains_of_suites`); returns the files that changed.
     """
 
     sweep: Callable[..., pd.DataFrame]
@@ -36,21 +39,33 @@ class Experiment:
 Place = TypeVar('Place', bound=Hashable)
 
 
+def choose_sets(datasets: Iterable[str], every: Iterable[str]) -> list[str]:
+    """The sets of photos that an experiment is restricted to.
+
+    Args:
+        datasets: some of `every`; none: all of them.
+
+    Raises:
+        SpmlError: for another set.
+    """
+    return [one_of(name, every, 'set of photos') for name in datasets] or list(every)
+
+
 def plan_chosen_runs(
-    searches: dict[Place, list[Config]], known: pd.DataFrame, seeds: Iterable[int]
+    searches: dict[Place, list[Config]], record: pd.DataFrame, seeds: Iterable[int]
 ) -> dict[Place, list[Config]]:
-    """The runs with fresh seeds, as far as searches have chosen them.
+    """The final runs, with the settings that searches chose.
 
     Args:
         searches: the runs that are tried at each place.
-        known: finished runs, as from `sweeps.finished` or `tables.record`.
+        record: finished runs, as from `sweeps.finished` or `tables.record`.
         seeds: of observed labels and training.
 
     Returns:
         {place: a run for each seed}, without the places whose search lacks a run.
     """
     seeds = list(seeds)
-    chosen = {place: choose_config(tried, known) for place, tried in searches.items()}
+    chosen = {place: choose_config(tried, record) for place, tried in searches.items()}
     return {
         place: [best.changed(seed=seed, label_seed=seed) for seed in seeds]
         for place, best in chosen.items()
@@ -58,8 +73,33 @@ def plan_chosen_runs(
     }
 
 
+def tabulate_runs(
+    configs: dict[Place, list[Config]], fields: Iterable[str], record: pd.DataFrame
+) -> pd.DataFrame:
+    """Final runs with their scores.
+
+    Args:
+        configs: {place: its runs}, the places being named tuples.
+        fields: names of the fields of a place.
+        record: as in `plan_chosen_runs`.
+
+    Returns:
+        DataFrame, one row per run: the fields, seed, config, and of `look_up_scores` test_map,
+        validation and late (NaN if the run is not done).
+    """
+    rows = [(*place, config.seed, config) for place, runs in configs.items() for config in runs]
+    table = pd.DataFrame(rows, columns=[*fields, 'seed', 'config'])
+    scores = look_up_scores(table.config, record)[['test_map', 'validation', 'late']]
+    return table.join(scores.set_axis(table.index))
+
+
+def format_csv(table: pd.DataFrame) -> str:
+    """A table as the files in the setting `outputs` have it: four decimals, no index."""
+    return table.round(4).to_csv(index=False, lineterminator='\n')
+
+
 def make_staged_sweep(
-    search: Callable[[Iterable[str]], list[Config]],
+    search: Callable[[Iterable[str]], Iterable[Config]],
     final: Callable[[pd.DataFrame, Iterable[str]], Iterable[Config]],
 ) -> Callable[..., pd.DataFrame]:
     """The `sweep` of an experiment whose final runs are chosen by a search.
@@ -70,47 +110,69 @@ def make_staged_sweep(
     """
 
     def sweep(datasets: Iterable[str] = (), **launch) -> pd.DataFrame:
-        """Train what is still needed; what is done is never run again.
+        """Train the missing runs.
 
         Args:
             datasets: some sets of photos; none: all of them.
             launch: dry_run, tell, engine, address and jobs, as in `sweeps.run_stages`.
         """
         datasets = list(datasets)
-        return queue.run_stages(search(datasets), lambda known: final(known, datasets), **launch)
+        return queue.run_stages(search(datasets), lambda record: final(record, datasets), **launch)
 
     return sweep
 
 
+def make_chosen_sweep(
+    plan_searches: Callable[[Iterable[str]], dict[Place, list[Config]]], seeds: Iterable[int]
+) -> Callable[..., pd.DataFrame]:
+    """The `sweep` of an experiment whose final runs are those of `plan_chosen_runs`.
+
+    Args:
+        plan_searches: gives the searches on sets of photos.
+        seeds: of the final runs.
+    """
+
+    def search(datasets):
+        return _join(plan_searches(datasets))
+
+    def final(record, datasets):
+        return _join(plan_chosen_runs(plan_searches(datasets), record, seeds))
+
+    return make_staged_sweep(search, final)
+
+
+def _join(configs: dict[Place, list[Config]]) -> list[Config]:
+    return [config for of_place in configs.values() for config in of_place]
+
+
 @dataclass(frozen=True)
 class Measurements:
-    """What an experiment measures on the logits of runs, which the record of runs does not have: a
-    table and arrays by set of photos, `NAME.csv` and `NAME.npz` in the setting `outputs`.
+    """What an experiment measures on the logits of runs, which the record of runs does not keep: a
+    table and an array for each set of photos, `NAME.csv` and `NAME.npz` in the setting `outputs`.
 
     Attributes:
         name: of the files.
-        text: columns that are no numbers, of which `dataset` is one.
+        text: the columns of strings, among them `dataset`.
     """
 
     name: str
     text: tuple[str, ...]
 
     def read(self) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
-        """The table and {set of photos: array}; without a line where nothing is measured yet."""
+        """The table and {set of photos: array}, both empty if nothing is measured yet."""
         folder = settings.path('outputs')
         if not (folder / f'{self.name}.csv').is_file():
             return pd.DataFrame(columns=self.text), {}
         table = pd.read_csv(folder / f'{self.name}.csv', dtype=dict.fromkeys(self.text, str))
         return table, dict(np.load(folder / f'{self.name}.npz'))
 
-    def add(self, lines: pd.DataFrame, images: dict[str, np.ndarray]):
-        """Write down what was measured on further sets of photos."""
-        known, known_images = self.read()
-        table = pd.concat([known, lines], ignore_index=True) if len(known) else lines
-        text = table.round(4).to_csv(index=False, lineterminator='\n')
+    def add(self, lines: pd.DataFrame, arrays: dict[str, np.ndarray]):
+        """Append what was measured on further sets of photos."""
+        table, earlier = self.read()
+        table = pd.concat([table, lines], ignore_index=True) if len(table) else lines
         folder = settings.path('outputs')
-        write_arrays(folder / f'{self.name}.npz', known_images | images)
-        write_atomically(folder / f'{self.name}.csv', text)
+        write_arrays(folder / f'{self.name}.npz', earlier | arrays)
+        write_atomically(folder / f'{self.name}.csv', format_csv(table))
 
 
 def make_measuring_sweep(
@@ -124,7 +186,7 @@ def make_measuring_sweep(
     Args:
         measurements: where they are kept.
         every: the sets of photos.
-        plan: gives the runs of a set.
+        plan: gives the runs on a set.
         measure: trains and measures them; a function of a module, which other processes can import.
     """
 
@@ -141,22 +203,22 @@ def make_measuring_sweep(
 
         Args:
             datasets: some sets of photos; none: all of them.
-            dry_run: only say how much there is.
-            tell: is given the lines.
+            dry_run: only say how many runs are missing.
+            tell: called with each line of the report.
             jobs: sets of photos at a time, on this machine.
             engine, address: as in `sweeps.run`; only 'local' is possible.
 
         Returns:
-            DataFrame as from `sweeps.plan_runs`, of what was missing.
+            DataFrame as from `sweeps.plan_runs`, of the missing runs.
 
         Raises:
             SpmlError: for another set of photos or engine, and as `plan`.
         """
         queue.check_launch(one_of(engine, ('local',), 'engine'), address, jobs)
-        names = [one_of(name, every, 'set of photos') for name in datasets] or list(every)
+        names = choose_sets(datasets, every)
         measured = set(measurements.read()[0].dataset)
         missing = {name: plan(name) for name in names if name not in measured}
-        runs = [config for configs in missing.values() for config in configs]
+        runs = _join(missing)
         table = queue.plan_runs(runs, queue.finished()).assign(state='missing')
         line = f'{len(runs)} runs of {len(missing)} of {len(names)} sets of photos are missing.'
         if missing:
@@ -165,9 +227,9 @@ def make_measuring_sweep(
         if dry_run or not missing:
             return table
         with ProcessPoolExecutor(jobs, mp_context=get_context('spawn')) as pool:
-            found = pool.map(measure, missing.values())
-            for name, (lines, images) in zip(missing, found, strict=True):
-                measurements.add(lines, {name: images})
+            results = pool.map(measure, missing.values())
+            for name, (lines, array) in zip(missing, results, strict=True):
+                measurements.add(lines, {name: array})
                 tell(f'{name}: done')
         return table.assign(state='done')
 

@@ -1,13 +1,11 @@
 """What the average of several networks adds to one of them."""
 
-# Heads on features that are kept train in seconds, so that three cost little more than one. All
-# members of an average are trained on the same photos, of each of which the same one label is
-# known. The final runs of the boards would not do: each of their seeds draws the labels anew, and
-# an average over them would know more labels than any of them. So members differ in the seed of
-# training, or in the method, and draws of the labels are what is repeated.
+# Heads on cached features train in seconds, so three cost little more than one. All members of an
+# average are trained on the same photos with the same observed labels. The final runs of the boards
+# cannot be averaged: each of their seeds draws the labels again, so that an average would learn
+# from more labels than any of them. So members differ in the seed of training or in the method, and
+# the draw of the labels is what is repeated.
 
-import contextlib
-import io
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -16,22 +14,21 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from ...base import settings
 from ...runs.config import Config
 from ...statistics import Effect, estimate_effect, image_draws, pool_effects, resampled_map
 from ...training.task import make_task
-from ...training.trainer import train
 from .. import site
 from ..board import describe_method
 from ..rendering import render_template
 from .clean_photos import METHODS
 from .core import Experiment, Measurements, make_measuring_sweep
-from .thresholds import DATASETS, SUITE, plan_final_runs
+from .scores import list_cells, write_outputs
+from .thresholds import DATASETS, SUITE, plan_final_runs, train_silently
 
 DRAWS = range(5)  # of the labels; the same seeds as the boards' final runs
 LOSSES = tuple(row.loss for row in METHODS)
 COPIES = 3  # seeds of training for each draw
-FURTHER = 100  # from one seed of training to the next
+FURTHER = 100  # difference between the seeds of training
 
 
 class Member(NamedTuple):
@@ -57,11 +54,11 @@ ENSEMBLES = {
     },
     _names(LOSSES[1:]): [Member(loss) for loss in LOSSES[1:]],
     _names(LOSSES): [Member(loss) for loss in LOSSES],
-    f'{_names(LOSSES)}, {COPIES} seeds': [Member(*each) for each in product(LOSSES, range(COPIES))],
+    f'{_names(LOSSES)}, {COPIES} seeds': [Member(*pair) for pair in product(LOSSES, range(COPIES))],
 }
 AVERAGES = {'logits': lambda logits: logits, 'probabilities': expit}
-# what the test mAP is of: the average, the mean of its members alone, and the one of them that is
-# best on the fully labelled validation photos
+# whose test mAP: the average's, the mean of its members', and that of the member that is best on
+# fully labelled validation photos
 TOGETHER, ALONE, BEST = KINDS = ('together', 'alone', 'best')
 MEASUREMENTS = Measurements('ensembles', ('dataset', 'ensemble', 'average'))
 
@@ -95,21 +92,21 @@ def score_ensembles(
         samples of them, as from `statistics.image_draws`.
     """
     draws = np.vstack([np.ones(len(true)), image_draws(len(true))])
-    alone = {member: resampled_map(scores, true, draws) for member, scores in logits.items()}
-    found = []
+    alone = {member: resampled_map(values, true, draws) for member, values in logits.items()}
+    scores = []
     for members in ENSEMBLES.values():
         mean = np.mean([alone[member] for member in members], axis=0)
         best = alone[max(members, key=val_map.__getitem__)]
         averaged = [
-            np.mean([of_logits(logits[member].astype(float)) for member in members], axis=0)
-            for of_logits in AVERAGES.values()
+            np.mean([transform(logits[member].astype(float)) for member in members], axis=0)
+            for transform in AVERAGES.values()
         ]
-        found.append([[resampled_map(scores, true, draws), mean, best] for scores in averaged])
-    return np.array(found)
+        scores.append([[resampled_map(values, true, draws), mean, best] for values in averaged])
+    return np.array(scores)
 
 
-def measure_ensembles(configs: list[Config]) -> tuple[pd.DataFrame, np.ndarray]:
-    """Train the members on a set of photos and score what they average to.
+def _measure_ensembles(configs: list[Config]) -> tuple[pd.DataFrame, np.ndarray]:
+    """Train the members on a set of photos and score their averages.
 
     Args:
         configs: as from `plan_members`.
@@ -124,8 +121,7 @@ def measure_ensembles(configs: list[Config]) -> tuple[pd.DataFrame, np.ndarray]:
         logits, val_map = {}, {}
         of_draw = [config for config in configs if config.label_seed == draw]
         for config in of_draw:
-            with contextlib.redirect_stdout(io.StringIO()):
-                result = train(config, root=settings.path('runs') / MEASUREMENTS.name)
+            result = train_silently(config, MEASUREMENTS.name)
             member = Member(config.loss, (config.seed - draw) // FURTHER)
             logits[member], val_map[member] = result.logits['test'], result.scores['val_map']
         task = make_task(of_draw[0])
@@ -139,22 +135,22 @@ def measure_ensembles(configs: list[Config]) -> tuple[pd.DataFrame, np.ndarray]:
     return pd.DataFrame(lines, columns=columns), np.mean(resampled, axis=0, dtype=np.float32)
 
 
-def estimate_gain(
+def _estimate_gain(
     lines: pd.DataFrame, images: np.ndarray, ensemble: str, average: str, over: str
 ) -> Effect:
-    """What an ensemble gains on a set of photos, with its uncertainty over draws of the labels and
-    test images.
+    """What an ensemble gains on a set of photos, with an interval over draws of the labels and test
+    images.
 
     Args:
-        lines, images: of the set, as from `measure_ensembles`.
+        lines, images: of the set, as from `_measure_ensembles`.
         ensemble: one of `ENSEMBLES`.
         average: one of `AVERAGES`.
         over: `ALONE` or `BEST`.
     """
-    own = lines[(lines.ensemble == ensemble) & (lines.average == average)]
+    by_draw = lines[(lines.ensemble == ensemble) & (lines.average == average)]
     resampled = images[list(ENSEMBLES).index(ensemble), list(AVERAGES).index(average)].astype(float)
     error = (resampled[0] - resampled[KINDS.index(over)]).std(ddof=1)
-    return estimate_effect((own[TOGETHER] - own[over]).to_numpy(), None, float(error))
+    return estimate_effect((by_draw[TOGETHER] - by_draw[over]).to_numpy(), None, float(error))
 
 
 def estimate_gains(lines: pd.DataFrame, images: dict[str, np.ndarray]) -> pd.DataFrame:
@@ -173,28 +169,18 @@ def estimate_gains(lines: pd.DataFrame, images: dict[str, np.ndarray]) -> pd.Dat
     table = pd.DataFrame(index=index, columns=[*sets, 'mean'], dtype=object)
     for over, average, ensemble in index:
         effects = [
-            estimate_gain(lines[lines.dataset == name], images[name], ensemble, average, over)
+            _estimate_gain(lines[lines.dataset == name], images[name], ensemble, average, over)
             for name in sets
         ]
         table.loc[over, average, ensemble] = [*effects, pool_effects(effects)]
     return table
 
 
-def _list_gains(table: pd.DataFrame) -> list[list[str]]:
-    return [
-        ['average of', *table.columns],
-        *([name, *map(str, row)] for name, *row in table.itertuples()),
-    ]
-
-
 def write_ensembles() -> list[Path]:
-    """Write `ensembles.md` in the setting `outputs`, from what was measured.
+    """Write `ensembles.md` in the setting `outputs`.
 
     Returns:
-        The files that changed; none while nothing is measured.
-
-    Raises:
-        SpmlError: if a file cannot be written.
+        The files that changed; none if nothing is measured yet.
     """
     lines, images = MEASUREMENTS.read()
     if not len(lines):
@@ -210,15 +196,15 @@ def write_ensembles() -> list[Path]:
         losses={loss: describe_method(loss)['name'] for loss in LOSSES},
         gains=gains['mean'],
         tables={
-            (over, average): _list_gains(gains.loc[over, average])
+            (over, average): list_cells(gains.loc[over, average], 'average of')
             for over, average in product((ALONE, BEST), AVERAGES)
         },
         missing=[name for name in DATASETS if name not in done],
     )
-    return site.write_changed({settings.path('outputs') / 'ensembles.md': page})
+    return write_outputs({'ensembles.md': page})
 
 
 EXPERIMENT = Experiment(
-    make_measuring_sweep(MEASUREMENTS, DATASETS, plan_members, measure_ensembles),
-    lambda known, measured: write_ensembles(),
+    make_measuring_sweep(MEASUREMENTS, DATASETS, plan_members, _measure_ensembles),
+    lambda record, measured: write_ensembles(),
 )

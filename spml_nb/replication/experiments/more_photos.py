@@ -1,9 +1,9 @@
-"""Do the gains of methods fall as photos become more? Each is searched anew at every number."""
+"""Do gains shrink as training photos become more? Methods are searched again at every number."""
 
-# `worth` trains on parts of sets of some 4,000 photos, with the settings that all of them chose.
-# Here the sets go on to 19,000 training photos, have five and two times the test photos, and every
-# number of photos has a search of its own, AN's too, so that a gain that falls is no setting that
-# has stopped to fit. Photos of validation and test are the same for all numbers.
+# `worth` trains on parts of sets of some 4,000 photos, with the settings that all photos chose.
+# Here the sets have up to 19,000 training photos and two and five times as many test photos. Every
+# method, AN too, is searched again at every number of photos, so that no gain shrinks because its
+# settings no longer fit. Validation and test photos are the same at all numbers.
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,20 +14,20 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ... import drawing
-from ...base import settings
 from ...methods.core import find
 from ...runs.config import Config
 from ...statistics import Effect, Scores, estimate_effect, image_error, image_sd, pool_effects
-from ...sweeps.queue import key
-from ...sweeps.search import Row, candidates, look_up_scores
+from ...sweeps.search import Row, candidates
 from .. import board, gains, site
 from ..rendering import render_template
-from .core import Experiment, make_staged_sweep, plan_chosen_runs
+from .core import Experiment, format_csv, make_chosen_sweep, plan_chosen_runs, tabulate_runs
+from .scores import collect_scores, format_effects, measure_gains_over, write_outputs
 
 SUITE = 'photos'
-DATASETS = {'coco18_30k': 'coco18', 'mirflickr14_10k': 'mirflickr14'}  # as what they are searched
+# {set of photos: the set of the suite whose search it has}
+DATASETS = {'coco18_30k': 'coco18', 'mirflickr14_10k': 'mirflickr14'}
 TRAINING = {'coco18_30k': 19_200, 'mirflickr14_10k': 6_513}  # photos
-FEWEST = 400  # training photos of a curve, or more
+FEWEST = 400  # training photos at the left end of a curve, or up to twice as many
 SEEDS = range(5)  # of final runs
 AN = ('an', 'linear')
 METHODS = (
@@ -43,11 +43,11 @@ METHODS = (
 
 
 def sizes(dataset: str) -> list[int]:
-    """Numbers of training photos, each half the next, rising to all of them."""
-    halves = [TRAINING[dataset]]
-    while halves[-1] // 2 >= FEWEST:
-        halves.append(halves[-1] // 2)
-    return halves[::-1]
+    """Ascending numbers of training photos, each half the next, the last one all of them."""
+    numbers = [TRAINING[dataset]]
+    while numbers[0] // 2 >= FEWEST:
+        numbers.insert(0, numbers[0] // 2)
+    return numbers
 
 
 class Place(NamedTuple):
@@ -73,70 +73,51 @@ def plan_searches(datasets: Iterable[str] = ()) -> dict[Place, list[Config]]:
     }
 
 
-def plan_finals(known: pd.DataFrame, datasets: Iterable[str] = ()) -> dict[Place, list[Config]]:
-    """The runs with fresh seeds, as far as the searches have chosen them.
+def plan_finals(record: pd.DataFrame, datasets: Iterable[str] = ()) -> dict[Place, list[Config]]:
+    """The final runs whose settings are chosen.
 
     Args:
-        known: finished runs, as from `sweeps.finished` or `tables.record`.
+        record: finished runs, as from `sweeps.finished` or `tables.record`.
         datasets: some of `DATASETS`; none: all of them.
     """
-    return plan_chosen_runs(plan_searches(datasets), known, SEEDS)
+    return plan_chosen_runs(plan_searches(datasets), record, SEEDS)
 
 
-def _all_tried(datasets: Iterable[str]) -> list[Config]:
-    return [config for tried in plan_searches(datasets).values() for config in tried]
-
-
-def _all_finals(known: pd.DataFrame, datasets: Iterable[str]) -> list[Config]:
-    return [config for runs in plan_finals(known, datasets).values() for config in runs]
-
-
-def measure_gains(known: pd.DataFrame) -> pd.DataFrame:
+def measure_gains(record: pd.DataFrame) -> pd.DataFrame:
     """What each method gains over AN on as many photos.
 
     Args:
-        known: as in `plan_finals`.
+        record: as in `plan_finals`.
 
     Returns:
         DataFrame as from `gains.gains_over_baselines`, one row per `Place` with a run of every
         seed, the baselines being `gains.SAME_HEAD` and `gains.PLAIN_HEAD`; and late (share of the
         runs whose best epoch is one of the last two).
     """
-    scores, late = {}, {}
-    for place, configs in plan_finals(known).items():
-        lines = look_up_scores(configs, known)
-        if lines.test_map.notna().all():
-            by_seed = pd.Series(lines.test_map.to_numpy(), index=list(SEEDS))
-            scores[place] = Scores(by_seed, key(configs[0]), dataset=place.dataset)
-            late[place] = lines.late.mean()
+    runs = tabulate_runs(plan_finals(record), Place._fields, record)
+    scores = collect_scores(runs, Place)
+    same_head = {place: place._replace(loss='an', labels='single') for place in scores}
+    plain = {place: base._replace(head='linear') for place, base in same_head.items()}
     bases = {
-        gains.SAME_HEAD: {p: p._replace(loss='an', labels='single') for p in scores},
-        gains.PLAIN_HEAD: {
-            p: p._replace(loss='an', labels='single', head='linear') for p in scores
-        },
+        name: {place: base for place, base in pairs.items() if place != base}
+        for name, pairs in {gains.SAME_HEAD: same_head, gains.PLAIN_HEAD: plain}.items()
     }
-    baselines = {
-        name: {p: scores[base] for p, base in of.items() if base in scores and base != p}
-        for name, of in bases.items()
-    }
-    found = gains.gains_over_baselines(scores, baselines)
-    places = [
-        Place(*place) for place in found.reindex(columns=Place._fields).itertuples(index=False)
-    ]
-    return found.assign(late=[late[place] for place in places])
+    measured = measure_gains_over(scores, bases)
+    late = runs.groupby([*Place._fields]).late.mean()
+    return measured.join(late, on=[*Place._fields]) if len(measured) else measured
 
 
 def change_per_doubling(measured: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """By how much a gain changes when photos double: the slope of a line through the gains of all
-    numbers of photos, least squares over log2, for each seed.
+    """By how much a gain changes when photos double: the least-squares slope of the gains of all
+    numbers of photos over log2, for each seed.
 
     Args:
         measured: as from `measure_gains`.
         baseline: one of its baselines.
 
     Returns:
-        DataFrame, one row per set and method that has a gain at three numbers or more: dataset,
-        loss, head, labels, effect (points of mAP).
+        DataFrame, one row per set and method with a gain at three numbers or more: dataset, loss,
+        head, labels, effect (points of mAP).
     """
     gained = measured[(measured.baseline == baseline) & measured.gain.notna()]
     base_scores = measured.set_index([*Place._fields, 'baseline']).scores
@@ -154,27 +135,28 @@ def change_per_doubling(measured: pd.DataFrame, baseline: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=['dataset', 'loss', 'head', 'labels', 'effect'])
 
 
-def _slope(photos: np.ndarray, own: list[Scores], bases: list[Scores], dataset: str) -> Effect:
+def _slope(photos: np.ndarray, scores: list[Scores], bases: list[Scores], dataset: str) -> Effect:
     steps = np.log2(photos) - np.log2(photos).mean()
     weights = steps / np.square(steps).sum()
     differences = np.array(
-        [(a.by_seed - b.by_seed).to_numpy() for a, b in zip(own, bases, strict=True)]
+        [(a.by_seed - b.by_seed).to_numpy() for a, b in zip(scores, bases, strict=True)]
     )
-    names = [scores.resampled for scores in (*own, *bases)]
+    names = [of_method.resampled for of_method in (*scores, *bases)]
     images = image_error(names, [*weights, *-weights], image_sd(dataset))
     return estimate_effect(weights @ differences, None, images)
 
 
 def compare_sizes(measured: pd.DataFrame, rows: Iterable[Row]) -> dict[str, Any]:
-    """What some methods gain over plain AN with few, some and many photos of a set.
+    """What methods gain over plain AN with few, some and many photos of a set.
 
     Args:
         measured: as from `measure_gains`.
         rows: some of `METHODS`.
 
     Returns:
-        'dataset', the first set that has the runs of its fewest photos, of four times as many and
-        of the most; 'names' of the rows; 'gains' {photos: `Effect`s of the rows}. {} without such.
+        {'dataset': the first set with the runs of its fewest photos, of four times as many and of
+        the most; 'names' of the rows; 'gains': {photos: `Effect`s of the rows}}; {} if there is no
+        such set.
     """
     if not len(measured):
         return {}
@@ -195,8 +177,8 @@ def compare_sizes(measured: pd.DataFrame, rows: Iterable[Row]) -> dict[str, Any]
     return {}
 
 
-def tabulate_gains(measured: pd.DataFrame, dataset: str) -> list[list[str]]:
-    """Gains over plain AN as cells of a table, a line per number of photos, behind AN's level.
+def _tabulate_gains(measured: pd.DataFrame, dataset: str) -> list[list[str]]:
+    """AN's level and the gains over it as cells of a table, a line for each number of photos.
 
     Args:
         measured: as from `measure_gains`.
@@ -206,19 +188,19 @@ def tabulate_gains(measured: pd.DataFrame, dataset: str) -> list[list[str]]:
     methods = [row for row in METHODS if (row.loss, row.head) != AN]
     lines = [['training photos', 'AN, mAP in %', *map(name_method, methods)]]
     for n, part in of_set.groupby('photos'):
-        cells = part.set_index(['loss', 'head', 'labels'])
-        level = cells.loc[(*AN, 'single')] if (*AN, 'single') in cells.index else None
-        line = [f'{n:,}', f'{level.level:.1f}' if level is not None else '–']
+        by_method = part.set_index(['loss', 'head', 'labels'])
+        effects = by_method.effect[by_method.gain.notna()]
+        level = by_method.level.get((*AN, 'single'))
+        line = [f'{n:,}', '–' if level is None else f'{level:.1f}']
         for row in methods:
-            place = (row.loss, row.head, row.labels)
-            known = place in cells.index and cells.gain[place] == cells.gain[place]
-            line.append(str(cells.effect[place]) if known else '–')
+            method = (row.loss, row.head, row.labels)
+            line.append(str(effects[method]) if method in effects else '–')
         lines.append(line)
     return lines
 
 
 def name_method(row: Row) -> str:
-    """What pages call a row."""
+    """The name of a row of a search on pages."""
     name = board.describe_method(row.loss)['name']
     if row.labels == 'full':
         return f'{name}, all labels'
@@ -259,20 +241,19 @@ def draw_gains(measured: pd.DataFrame) -> Figure:
     return figure
 
 
-def write_more_photos(known: pd.DataFrame) -> list[Path]:
+def write_more_photos(record: pd.DataFrame) -> list[Path]:
     """Write `more_photos.csv`, `more_photos.md` and `more_photos.svg` in the setting `outputs`, if
-    there are runs.
+    there is a gain.
 
     Args:
-        known: as from `tables.record`.
+        record: as from `tables.record`.
 
     Returns:
         The files that changed.
     """
-    measured = measure_gains(known)
+    measured = measure_gains(record)
     if not len(measured) or not measured.gain.notna().any():
         return []
-    folder = settings.path('outputs')
     columns = [*Place._fields, 'baseline', 'level', 'level_half', 'n', 'gain', 'gain_half', 'late']
     trained = {name: measured.photos[measured.dataset == name].nunique() for name in DATASETS}
     sets = [name for name, done in trained.items() if done]
@@ -281,62 +262,57 @@ def write_more_photos(known: pd.DataFrame) -> list[Path]:
     page = render_template(
         'more_photos.md',
         protocol=site.describe_protocol(SUITE, sets, len(SEEDS)),
-        tables={name: tabulate_gains(measured, name) for name in sets},
+        tables={name: _tabulate_gains(measured, name) for name in sets},
         slope_sets=list(dict.fromkeys(slopes.dataset)),
-        slopes=tabulate_slopes(slopes, sets),
-        same_head=tabulate_slopes(same_head, sets),
+        slopes=_tabulate_slopes(slopes, sets),
+        same_head=_tabulate_slopes(same_head, sets),
         **_directions(slopes),
         late=measured.groupby('photos').late.mean(),
         missing={name: done for name, done in trained.items() if done < len(sizes(name))},
         planned={name: len(sizes(name)) for name in DATASETS},
     )
-    return site.write_changed(
+    return write_outputs(
         {
-            folder / 'more_photos.csv': measured[columns]
-            .round(4)
-            .to_csv(index=False, lineterminator='\n'),
-            folder / 'more_photos.md': page,
-            folder / 'more_photos.svg': drawing.to_svg(lambda: draw_gains(measured)).decode(),
+            'more_photos.csv': format_csv(measured[columns]),
+            'more_photos.md': page,
+            'more_photos.svg': drawing.to_svg(lambda: draw_gains(measured)).decode(),
         }
     )
 
 
 def _directions(slopes: pd.DataFrame) -> dict[str, list[str]]:
-    "Which methods' gains fall, rise, or neither, on the mean of the sets."
-    found = {'falling': [], 'rising': [], 'unclear': []}
+    "Methods by what the mean of their slopes over the sets says of the gain."
+    directions = {'falling': [], 'rising': [], 'unclear': []}
     for row in METHODS:
         effects = list(_slopes_of(row, slopes).effect)
         if row.labels == 'full' or not effects:
             continue
         mean = pool_effects(effects)
         sign = 'falling' if mean.high < 0 else 'rising' if mean.low > 0 else 'unclear'
-        found[sign].append(name_method(row))
-    return found
+        directions[sign].append(name_method(row))
+    return directions
 
 
 def _slopes_of(row: Row, slopes: pd.DataFrame) -> pd.DataFrame:
-    own = (slopes.loss == row.loss) & (slopes['head'] == row.head) & (slopes.labels == row.labels)
-    return slopes[own]
+    method = (slopes.loss == row.loss) & (slopes['head'] == row.head)
+    return slopes[method & (slopes.labels == row.labels)]
 
 
-def tabulate_slopes(slopes: pd.DataFrame, sets: list[str]) -> list[list[str]]:
+def _tabulate_slopes(slopes: pd.DataFrame, sets: list[str]) -> list[list[str]]:
     """Changes per doubling as cells of a table, with their mean where there are several sets.
 
     Args:
         slopes: as from `change_per_doubling`.
         sets: the columns.
     """
-    several = len(sets) > 1
-    lines = [['method', *sets, 'mean'] if several else ['method', *sets]]
+    lines = [['method', *sets, 'mean']]
     for row in METHODS:
         effects = _slopes_of(row, slopes).set_index('dataset').effect
         if len(effects):
-            cells = [str(effects[name]) if name in effects else '–' for name in sets]
-            mean = str(pool_effects(list(effects))) if len(effects) == len(sets) else '–'
-            lines.append([name_method(row), *cells, *([mean] if several else [])])
-    return lines
+            lines.append([name_method(row), *format_effects(effects, sets)])
+    return lines if len(sets) > 1 else [line[:-1] for line in lines]
 
 
 EXPERIMENT = Experiment(
-    make_staged_sweep(_all_tried, _all_finals), lambda known, measured: write_more_photos(known)
+    make_chosen_sweep(plan_searches, SEEDS), lambda record, measured: write_more_photos(record)
 )

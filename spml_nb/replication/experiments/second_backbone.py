@@ -1,8 +1,8 @@
-"""Do the gains of methods hold on another backbone? Each is searched anew on it."""
+"""Do the gains of methods hold on another backbone? Each method is searched again on it."""
 
-# The board has one backbone. What its rows gain could be due to what that network's features hold,
-# so twelve methods are searched and run on the features of a larger one, each with as many draws,
-# and compared with the board's runs of the same seeds.
+# The board has one backbone, and its gains could be due to the features of that network. So twelve
+# methods are searched and run on the features of a larger network, with as many draws, and compared
+# with the board's runs of the same seeds.
 
 import itertools
 from collections.abc import Iterable
@@ -16,12 +16,10 @@ from scipy.stats import rankdata
 
 from ... import drawing
 from ...base import settings
-from ...base.errors import one_of
 from ...runs.config import Config
 from ...statistics import (
     RESAMPLED,
     Effect,
-    Scores,
     estimate_effect,
     format_signed,
     image_error,
@@ -30,20 +28,27 @@ from ...statistics import (
     rank_correlation,
     seed_interval,
 )
-from ...sweeps.queue import key
-from ...sweeps.search import Row, candidates, look_up_scores
+from ...sweeps.search import Row, candidates
 from .. import gains, site
 from ..rendering import render_template
-from .core import Experiment, make_staged_sweep, plan_chosen_runs
+from .core import (
+    Experiment,
+    choose_sets,
+    format_csv,
+    make_chosen_sweep,
+    plan_chosen_runs,
+    tabulate_runs,
+)
 from .more_photos import name_method
+from .scores import collect_scores, measure_gains_over, write_outputs
 
 SUITE = 'photos'
 DATASETS = ('voc12_animals', 'coco18', 'cub_crops')
 FIRST, SECOND = BACKBONES = ('efficientnet_lite0', 'efficientnet_lite2')
-SEEDS = range(5)  # of final runs; of those of the board, the first
+SEEDS = range(5)  # of final runs; the first half of the board's
 AN = ('an', 'linear')
-# those of the front whose heads train in seconds (LAC's takes minutes), but LL-Ct for both of its
-# variants; Two-way with single labels, as all others
+# the methods of the front page whose heads train in seconds (LAC's takes minutes), with LL-Ct for
+# both of its variants, and Two-way with single labels, as all others
 METHODS = (
     *map(Row, ('wan', 'ls', 'epr', 'role', 'em', 'em_apl')),
     *map(Row, ('llr', 'llct', 'opml', 'opml_sp', 'two_way', 'hml')),
@@ -67,8 +72,7 @@ def plan_searches(datasets: Iterable[str] = ()) -> dict[Place, list[Config]]:
         datasets: some of `DATASETS`; none: all of them.
     """
     searches = {}
-    for dataset in datasets or DATASETS:
-        one_of(dataset, DATASETS, 'set of photos')
+    for dataset in choose_sets(datasets, DATASETS):
         for row in (*BASELINES, *METHODS):
             tried = candidates(row, SUITE, dataset)
             for backbone in BACKBONES:
@@ -78,50 +82,38 @@ def plan_searches(datasets: Iterable[str] = ()) -> dict[Place, list[Config]]:
 
 
 def plan_finals(
-    known: pd.DataFrame, datasets: Iterable[str] = (), seeds: Iterable[int] = SEEDS
+    record: pd.DataFrame, datasets: Iterable[str] = (), seeds: Iterable[int] = SEEDS
 ) -> dict[Place, list[Config]]:
-    """The runs with fresh seeds, as far as the searches have chosen them.
+    """The final runs whose settings are chosen.
 
     Args:
-        known: finished runs, as from `sweeps.finished` or `tables.record`.
+        record: finished runs, as from `sweeps.finished` or `tables.record`.
         datasets: some of `DATASETS`; none: all of them.
         seeds: of observed labels and training.
     """
-    return plan_chosen_runs(plan_searches(datasets), known, seeds)
+    return plan_chosen_runs(plan_searches(datasets), record, seeds)
 
 
-def _all_tried(datasets: Iterable[str]) -> list[Config]:
-    return [config for tried in plan_searches(datasets).values() for config in tried]
-
-
-def _all_finals(known: pd.DataFrame, datasets: Iterable[str]) -> list[Config]:
-    return [config for runs in plan_finals(known, datasets).values() for config in runs]
-
-
-def measure_gains(known: pd.DataFrame, seeds: Iterable[int] = SEEDS) -> pd.DataFrame:
+def measure_gains(record: pd.DataFrame, seeds: Iterable[int] = SEEDS) -> pd.DataFrame:
     """What each method gains over plain AN on the same backbone.
 
     Args:
-        known, seeds: as in `plan_finals`.
+        record, seeds: as in `plan_finals`.
 
     Returns:
         DataFrame as from `gains.gains_over_baselines`, one row per `Place` with a run of every
         seed; and acted (as from `gains.mechanism_acted_in`) and late (share of the runs whose best
         epoch is one of the last two).
     """
-    seeds = list(seeds)
-    scores, about = {}, {}
-    for place, configs in plan_finals(known, seeds=seeds).items():
-        lines = look_up_scores(configs, known)
-        if lines.test_map.notna().all():
-            by_seed = pd.Series(lines.test_map.to_numpy(), index=seeds)
-            scores[place] = Scores(by_seed, key(configs[0]), dataset=place.dataset)
-            acted = gains.mechanism_acted_in(configs, known)
-            about[place] = {'acted': acted, 'late': lines.late.mean()}
-    plain = {p: p._replace(loss='an', head='linear') for p in scores}
-    baseline = {p: scores[base] for p, base in plain.items() if base in scores and base != p}
-    measured = gains.gains_over_baselines(scores, {gains.PLAIN_HEAD: baseline})
-    return measured.join(pd.DataFrame([*about.values()], columns=['acted', 'late']))
+    finals = plan_finals(record, seeds=seeds)
+    runs = tabulate_runs(finals, Place._fields, record)
+    scores = collect_scores(runs, Place)
+    plain = {place: place._replace(loss='an', head='linear') for place in scores}
+    bases = {place: base for place, base in plain.items() if place != base}
+    measured = measure_gains_over(scores, {gains.PLAIN_HEAD: bases})
+    acted = [gains.mechanism_acted_in(finals[place], record) for place in scores]
+    late = runs.groupby([*Place._fields]).late.mean()
+    return measured.assign(acted=acted, late=[late[place] for place in scores])
 
 
 def pair_backbones(measured: pd.DataFrame) -> pd.DataFrame:
@@ -131,9 +123,9 @@ def pair_backbones(measured: pd.DataFrame) -> pd.DataFrame:
         measured: as from `measure_gains`.
 
     Returns:
-        DataFrame, one row per set and method, AN on the cosine head too, with a gain on both:
-        dataset, loss, head, first and second (its gains), change (the second gain − the first), all
-        as `Effect`s, and acted (whether its mechanism did on both).
+        DataFrame, one row per set and method (AN on the cosine head is one) with a gain on both:
+        dataset, loss, head, first and second (its gains), change (second − first), all as
+        `Effect`s, and acted (whether its mechanism acted on both).
     """
     rows = []
     lines = {Place(*line[: len(Place._fields)]): line for line in measured.itertuples(index=False)}
@@ -154,8 +146,8 @@ def pair_backbones(measured: pd.DataFrame) -> pd.DataFrame:
 def _change(first, first_an, second, second_an) -> Effect:
     scores = [line.scores for line in (second, second_an, first, first_an)]
     weights = np.array([1, -1, -1, 1])
-    differences = sum(w * each.by_seed for w, each in zip(weights, scores, strict=True))
-    names = [each.resampled for each in scores]
+    differences = sum(w * of_line.by_seed for w, of_line in zip(weights, scores, strict=True))
+    names = [of_line.resampled for of_line in scores]
     images = image_error(names, weights, image_sd(first.dataset))
     return estimate_effect(differences, None, images)
 
@@ -166,7 +158,7 @@ def _counted_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 POOLED = 'all sets'
-OTHER_SEEDS = range(5, 10)  # of the board
+OTHER_SEEDS = range(5, 10)  # the other half of the board's
 _REPEATS = 5000
 
 
@@ -181,11 +173,11 @@ def correlate_orders(
         again: the same with `OTHER_SEEDS`, which the board has on the first backbone.
 
     Returns:
-        DataFrame by set of photos and, in the end, `POOLED`: methods (ranked), rho (Spearman's rank
-        correlation of the gains, the pooled one over ranks within each set), low and high (its 95 %
-        interval over seeds and test images), halves (the correlation of the first backbone's gains
-        with those of other seeds) and images (whether the test images were resampled; else the
-        interval is over seeds alone).
+        DataFrame by set of photos, the last row being `POOLED`: methods (number ranked), rho
+        (Spearman's rank correlation of the gains, the pooled one over ranks within each set), low
+        and high (its 95 % confidence interval over seeds and test images), halves (the correlation
+        of the first backbone's gains with those of other seeds) and images (False if the interval
+        is over seeds alone, for lack of resampled test images).
     """
     counted = _counted_pairs(pairs)
     wide = counted.pivot(index=['loss', 'head'], columns='dataset')
@@ -225,8 +217,8 @@ def _rank_correlation(first: pd.DataFrame, second: pd.DataFrame) -> float:
 def _draw_gains(
     part: pd.DataFrame, scores: pd.Series, random: np.random.RandomState
 ) -> tuple[np.ndarray, bool]:
-    """(2, methods, `_REPEATS`) gains of a set's methods on samples of the seeds and of the test
-    images, which both backbones share; and whether there are samples of the images.
+    """(2, methods, `_REPEATS`) gains of a set's methods on bootstrap samples of the seeds and test
+    images, the same for both backbones; and whether the images could be sampled.
     """
     dataset = part.dataset.iloc[0]
     pairs = [
@@ -236,16 +228,21 @@ def _draw_gains(
         ]
         for backbone in BACKBONES
     ]
-    by_seed = np.array([[own.by_seed - an.by_seed for own, an in each] for each in pairs])
+    by_seed = np.array(
+        [[scored.by_seed - an.by_seed for scored, an in of_backbone] for of_backbone in pairs]
+    )
     count = by_seed.shape[2]
     drawn = by_seed[:, :, random.randint(count, size=(_REPEATS, count))].mean(3)
     file = settings.path('outputs') / RESAMPLED
     resampled = np.load(file) if file.is_file() else {}
-    names = {each.resampled for of_backbone in pairs for pair in of_backbone for each in pair}
+    names = {one.resampled for of_backbone in pairs for pair in of_backbone for one in pair}
     if not names <= set(resampled):
         return drawn, False
     images = np.array(
-        [[resampled[own.resampled] - resampled[an.resampled] for own, an in each] for each in pairs]
+        [
+            [resampled[scored.resampled] - resampled[an.resampled] for scored, an in of_backbone]
+            for of_backbone in pairs
+        ]
     )
     images -= images.mean(2, keepdims=True)
     return drawn + images[:, :, random.randint(images.shape[2], size=_REPEATS)], True
@@ -262,14 +259,15 @@ def _interval(drawn: list[np.ndarray]) -> tuple[float, float]:
 
 
 class Signs(NamedTuple):
-    """What becomes on one backbone of the gains that another decides.
+    """How the gains that are decided on one backbone come out on another. A gain is decided if
+    its interval is without 0.
 
     Attributes:
-        decided: how many gains have an interval without 0 on the one.
-        kept: of these, how many have the same sign on the other.
-        decided_too: how many have it, and an interval without 0.
-        turned: names of those with the other sign.
-        turned_and_decided: of these, the names of those with an interval without 0.
+        decided: number of gains decided on the one.
+        kept: number of these with the same sign on the other.
+        decided_too: number with the same sign that are decided on the other as well.
+        turned: names of those with the opposite sign.
+        turned_and_decided: names of those with the opposite sign that are decided on the other.
     """
 
     decided: int
@@ -289,15 +287,18 @@ def count_signs(pairs: pd.DataFrame, one: str = 'first', other: str = 'second') 
     """
     counted = _counted_pairs(pairs)
     decided = counted[[_is_decided(effect) for effect in counted[one]]]
-    kept = [a.mean * b.mean > 0 for a, b in zip(decided[one], decided[other], strict=True)]
-    too = [_is_decided(effect) for effect in decided[other]]
-    names = [f'{_name(line)} on {line.dataset}' for line in decided.itertuples()]
-    turned = [name for name, same in zip(names, kept, strict=True) if not same]
-    reversed_ = [
-        name for name, same, sure in zip(names, kept, too, strict=True) if sure and not same
-    ]
-    both = sum(same and sure for same, sure in zip(kept, too, strict=True))
-    return Signs(len(decided), sum(kept), both, turned, reversed_)
+    kept = np.array(
+        [a.mean * b.mean > 0 for a, b in zip(decided[one], decided[other], strict=True)], bool
+    )
+    decided_too = np.array([_is_decided(effect) for effect in decided[other]], bool)
+    names = np.array([f'{_name(line)} on {line.dataset}' for line in decided.itertuples()], object)
+    return Signs(
+        len(decided),
+        int(kept.sum()),
+        int((kept & decided_too).sum()),
+        list(names[~kept]),
+        list(names[~kept & decided_too]),
+    )
 
 
 def _is_decided(effect: Effect) -> bool:
@@ -309,8 +310,8 @@ def _name(line) -> str:
 
 
 def _tabulate_gains(measured: pd.DataFrame, pairs: pd.DataFrame) -> list[list[str]]:
-    """Gains on both backbones as cells of a table, in brackets where the method's mechanism did not
-    act, below AN's levels.
+    """AN's levels and the gains over them on both backbones as cells of a table, in brackets where
+    the method's mechanism did not act.
     """
     sets = list(dict.fromkeys(pairs.dataset))
     lines = {Place(*line[: len(Place._fields)]): line for line in measured.itertuples(index=False)}
@@ -324,8 +325,8 @@ def _tabulate_gains(measured: pd.DataFrame, pairs: pd.DataFrame) -> list[list[st
     for row in (*BASELINES[1:], *METHODS):
         name = (row.loss, gains.head_of_row(row))
         cells = [_cell(lines.get(Place(*place, *name))) for place in places]
-        own = [changes[*name, dataset] for dataset in sets if (*name, dataset) in changes.index]
-        mean = str(pool_effects(own)) if len(own) == len(sets) else '–'
+        of_method = [changes[*name, dataset] for dataset in sets if (*name, dataset) in changes]
+        mean = str(pool_effects(of_method)) if len(of_method) == len(sets) else '–'
         table.append([name_method(Row(*name)), *cells, mean])
     return table
 
@@ -351,7 +352,7 @@ def _tabulate_correlations(orders: pd.DataFrame, pairs: pd.DataFrame) -> list[li
         part = counted[counted.dataset == name]
         best = [_best(part, side) if len(part) else '' for side in _SIDES]
         rho, low, high, halves = (
-            format_signed(line[each], '+.2f') for each in ('rho', 'low', 'high', 'halves')
+            format_signed(line[column], '+.2f') for column in ('rho', 'low', 'high', 'halves')
         )
         table.append([name, str(line.methods), rho, f'{low} to {high}', halves, *best])
     return table
@@ -398,17 +399,17 @@ def _means(part: pd.DataFrame) -> np.ndarray:
     return np.array([[effect.mean for effect in part[side]] for side in _SIDES])
 
 
-def write_second_backbone(known: pd.DataFrame) -> list[Path]:
+def write_second_backbone(record: pd.DataFrame) -> list[Path]:
     """Write `second_backbone.csv`, `second_backbone.md` and `second_backbone.svg` in the setting
-    `outputs`, of the sets of photos that have all runs, if there are any.
+    `outputs`, of the sets of photos that have all runs.
 
     Args:
-        known: as from `tables.record`.
+        record: as from `tables.record`.
 
     Returns:
         The files that changed.
     """
-    measured = measure_gains(known)
+    measured = measure_gains(record)
     pairs = pair_backbones(measured)
     sets = [name for name in DATASETS if (pairs.dataset == name).sum() > len(METHODS)]  # AN's too
     if not sets:
@@ -416,7 +417,7 @@ def write_second_backbone(known: pd.DataFrame) -> list[Path]:
     pairs = pairs[pairs.dataset.isin(sets)]
     counted = _counted_pairs(pairs)
     measured = measured[measured.dataset.isin(sets)]
-    orders = correlate_orders(pairs, measured, measure_gains(known, OTHER_SEEDS))
+    orders = correlate_orders(pairs, measured, measure_gains(record, OTHER_SEEDS))
     first, second = map(_short_name, BACKBONES)
     page = render_template(
         'second_backbone.md',
@@ -437,17 +438,15 @@ def write_second_backbone(known: pd.DataFrame) -> list[Path]:
         missing=[name for name in DATASETS if name not in sets],
     )
     columns = [*Place._fields, 'level', 'level_half', 'n', 'gain', 'gain_half', 'acted', 'late']
-    table = measured[columns].round(4).to_csv(index=False, lineterminator='\n')
-    folder = settings.path('outputs')
-    return site.write_changed(
+    return write_outputs(
         {
-            folder / 'second_backbone.csv': table,
-            folder / 'second_backbone.md': page,
-            folder / 'second_backbone.svg': drawing.to_svg(lambda: _picture(pairs)).decode(),
+            'second_backbone.csv': format_csv(measured[columns]),
+            'second_backbone.md': page,
+            'second_backbone.svg': drawing.to_svg(lambda: _picture(pairs)).decode(),
         }
     )
 
 
 EXPERIMENT = Experiment(
-    make_staged_sweep(_all_tried, _all_finals), lambda known, measured: write_second_backbone(known)
+    make_chosen_sweep(plan_searches, SEEDS), lambda record, measured: write_second_backbone(record)
 )

@@ -1,11 +1,10 @@
-"""One threshold or one for each class, with and without clean labels, and what a few full labels
-buy."""
+"""One threshold for all classes or one per class, chosen by clean, by observed or by few labels."""
 
-# The runs are those of the board: settings and epoch were chosen on fully labelled validation
-# photos. So all thresholds of a run name labels from the same scores, and only their choice
-# differs. All of them are chosen on validation photos, by what the package does: the best micro-F1
-# where labels are clean, r²/Pr(named) of observed positives where none is, and for each class the
-# best F1 or the recall of all classes, drawn towards the threshold for all where positives are few.
+# The runs are the board's: settings and epoch were chosen on fully labelled validation photos. So
+# all thresholds of a run are applied to the same scores, and only the way to choose them differs.
+# They are chosen on validation photos as the package does it: by the best micro-F1 on clean labels,
+# or by r²/Pr(predicted) of observed positives; per class by the best F1 or by the recall of all
+# classes, shrunk towards the global threshold where positives are few.
 
 import contextlib
 import io
@@ -33,13 +32,14 @@ from ..rendering import render_template
 from ..resampling import score_samples
 from .clean_photos import METHODS
 from .core import Experiment, Measurements, make_measuring_sweep
+from .scores import list_cells, write_outputs
 
 SUITE = 'photos'
 DATASETS = tuple(SUITES[SUITE]['datasets'])
 LOSSES = tuple(row.loss for row in METHODS)
 SEEDS = range(5)  # of the board's final runs
 PHOTOS = (10, 20, 50, 100)  # fully labelled ones that choose
-SAMPLES = 20  # of so many photos, each a part of the next larger one
+SAMPLES = 20  # for each number of photos, the smaller ones within the larger ones
 METRICS = ('micro-F1', 'macro-F1')
 
 
@@ -47,8 +47,8 @@ class Way(NamedTuple):
     """How thresholds are chosen.
 
     Attributes:
-        labels: on which labels of validation: 'clean' or 'observed', of all photos, or how many
-            photos have all their labels.
+        labels: the validation labels that choose: 'clean' or 'observed', of all photos, or the
+            number of fully labelled photos.
         kind: one of `KINDS`.
     """
 
@@ -59,7 +59,7 @@ class Way(NamedTuple):
 KINDS = GLOBAL, PER_CLASS = 'global', 'per class'
 CLEAN, OBSERVED = 'clean', 'observed'
 WAYS = [Way(labels, kind) for labels in (CLEAN, OBSERVED, *map(str, PHOTOS)) for kind in KINDS]
-# {what is asked: (a way, the way that it is compared with)}
+# {contrast: (a way, the way that it is compared with)}
 CONTRASTS = {
     'per class − global, clean labels': (Way(CLEAN, PER_CLASS), Way(CLEAN, GLOBAL)),
     'per class − global, observed labels': (Way(OBSERVED, PER_CLASS), Way(OBSERVED, GLOBAL)),
@@ -79,22 +79,23 @@ MEASUREMENTS = Measurements('thresholds', ('dataset', 'loss', *Way._fields))
 
 
 def choose_thresholds(logits: np.ndarray, task: Task, seed: int) -> dict[Way, list]:
-    """The thresholds that each way takes.
+    """Choose thresholds in every way.
 
     Args:
         logits: (N_val, C).
-        task: with the labels of validation, clean and observed.
+        task: with the clean and observed labels of validation.
         seed: of the samples of photos.
 
     Returns:
-        {way: probabilities}: one choice, several for samples, each a number or C of them.
+        {way: choices}: one, or one for each sample of photos; a choice is a probability, or C of
+        them.
     """
     of_validation = {'val': torch.from_numpy(logits)}
     chosen = {}
     for labels, selection in ((CLEAN, 'val_clean'), (OBSERVED, 'val_observed')):
-        p, known, has_negatives = threshold_basis(of_validation, task, selection)
-        best = metrics.best_threshold if has_negatives else metrics.positive_threshold
-        overall = best(p, known)
+        p, targets, has_negatives = threshold_basis(of_validation, task, selection)
+        choose = metrics.best_threshold if has_negatives else metrics.positive_threshold
+        overall = choose(p, targets)
         kept = on_validation(of_validation, task, selection, overall)
         chosen[labels] = [(overall, kept['class_thresholds'])]
     p, true, _ = threshold_basis(of_validation, task, 'val_clean')
@@ -102,14 +103,14 @@ def choose_thresholds(logits: np.ndarray, task: Task, seed: int) -> dict[Way, li
     for n in PHOTOS:
         chosen[str(n)] = [_by_photos(p.numpy()[rows[:n]], true[rows[:n]]) for rows in orders]
     return {
-        Way(labels, kind): [pair[place] for pair in pairs]
+        Way(labels, kind): [pair[k] for pair in pairs]
         for labels, pairs in chosen.items()
-        for place, kind in enumerate(KINDS)
+        for k, kind in enumerate(KINDS)
     }
 
 
 def _by_photos(p: np.ndarray, true: np.ndarray) -> tuple[float, list[float]]:
-    "What `spml calibrate` sets on fully labelled photos."
+    "The thresholds that `spml calibrate` sets on fully labelled photos."
     overall = metrics.best_threshold(p, true)
     return overall, class_thresholds(p, true, overall)
 
@@ -136,13 +137,17 @@ def score_run(logits: dict[str, np.ndarray], task: Task, seed: int) -> dict[Way,
     return {way: np.array([*map(score, thresholds)]) for way, thresholds in chosen.items()}
 
 
-def _train_again(config: Config) -> Result:
-    "The record has no logits."
+def train_silently(config: Config, folder: str) -> Result:
+    """Train a run for its logits, which the record does not keep.
+
+    Args:
+        folder: of the run, in the setting `runs`.
+    """
     with contextlib.redirect_stdout(io.StringIO()):
-        return train(config, root=settings.path('runs') / 'thresholds')
+        return train(config, root=settings.path('runs') / folder)
 
 
-def measure_runs(configs: list[Config]) -> tuple[pd.DataFrame, np.ndarray]:
+def _measure_runs(configs: list[Config]) -> tuple[pd.DataFrame, np.ndarray]:
     """Train runs and score them by every way.
 
     Args:
@@ -150,13 +155,16 @@ def measure_runs(configs: list[Config]) -> tuple[pd.DataFrame, np.ndarray]:
 
     Returns:
         A line for each run and way: `KEYS`, micro and macro (F1 on the test images in percent, the
-        mean over samples), micro_sd and macro_sd (over samples, 0 for one choice); and (losses,
-        ways, metrics, R) float32, the means over runs and samples on samples of the test images.
+        mean over samples of photos), micro_sd and macro_sd (over these samples, 0 for one choice);
+        and (losses, ways, metrics, R) float32, the means over runs and samples of photos on R
+        bootstrap samples of the test images.
     """
     lines = []
     resampled: dict[str, list] = {loss: [] for loss in LOSSES}
     for config in configs:
-        scores = score_run(_train_again(config).logits, make_task(config), config.seed)
+        scores = score_run(
+            train_silently(config, MEASUREMENTS.name).logits, make_task(config), config.seed
+        )
         for way, values in scores.items():
             means, spread = values[:, :, 0].mean(0), values[:, :, 0].std(0)
             lines.append([config.dataset, config.loss, config.seed, *way, *means, *spread])
@@ -171,44 +179,44 @@ def plan_final_runs(dataset: str) -> list[Config]:
     Raises:
         SpmlError: where such a search is not done.
     """
-    known = queue.finished()
-    configs = [config for row in METHODS for config in finals(row, SUITE, dataset, known, SEEDS)]
+    runs = queue.finished()
+    configs = [config for row in METHODS for config in finals(row, SUITE, dataset, runs, SEEDS)]
     if len(configs) < len(METHODS) * len(SEEDS):
         raise SpmlError(
-            f'{dataset} lacks a search of the board, which chooses settings. Give first: '
+            f'a search of the board, which chooses settings, is missing on {dataset}. Run first: '
             f'`spml sweep methods --dataset {dataset} --loss {" ".join(LOSSES)}`.'
         )
     return configs
 
 
-def estimate_contrast(
+def _estimate_contrast(
     lines: pd.DataFrame, images: np.ndarray, contrast: str, metric: str
 ) -> Effect:
-    """What one way gains over another, the mean over methods, with its uncertainty over seeds and
-    test images.
+    """What one way gains over another, the mean over methods, with an interval over seeds and test
+    images.
 
     Args:
-        lines, images: as from `measure_runs`, the lines of one method or more.
+        lines, images: as from `_measure_runs`, or its lines of some methods.
         contrast: a key of `CONTRASTS`.
         metric: one of `METRICS`.
     """
-    own, base = CONTRASTS[contrast]
+    way, base = CONTRASTS[contrast]
     by_way = lines.pivot_table(metric.removesuffix('-F1'), 'seed', [*Way._fields])
-    differences = (by_way[own] - by_way[base]).to_numpy()
+    differences = (by_way[way] - by_way[base]).to_numpy()
     losses = [LOSSES.index(loss) for loss in lines.loss.unique()]
     resampled = images[losses, :, METRICS.index(metric)].astype(float).mean(0)
-    error = (resampled[WAYS.index(own)] - resampled[WAYS.index(base)]).std(ddof=1)
+    error = (resampled[WAYS.index(way)] - resampled[WAYS.index(base)]).std(ddof=1)
     return estimate_effect(differences, None, float(error))
 
 
 def estimate_gain_of_photos(photos: int) -> Effect | None:
-    """What the global threshold gains in micro-F1 where so many fully labelled photos choose it in
-    place of observed labels, the mean over sets; None while there is no record.
+    """What the global threshold gains in micro-F1 where so many fully labelled photos choose it
+    instead of observed labels, the mean over sets; None if nothing is measured yet.
     """
     lines, images = MEASUREMENTS.read()
     contrast = f'{photos} photos − observed labels, global'
     effects = [
-        estimate_contrast(part, images[dataset], contrast, 'micro-F1')
+        _estimate_contrast(part, images[dataset], contrast, 'micro-F1')
         for dataset, part in lines.groupby('dataset', sort=False)
     ]
     return pool_effects(effects) if effects else None
@@ -226,7 +234,8 @@ def estimate_contrasts(lines: pd.DataFrame, images: dict[str, np.ndarray]) -> pd
     index = pd.MultiIndex.from_product([METRICS, CONTRASTS], names=['metric', 'contrast'])
     table = {
         dataset: [
-            estimate_contrast(part, images[dataset], contrast, metric) for metric, contrast in index
+            _estimate_contrast(part, images[dataset], contrast, metric)
+            for metric, contrast in index
         ]
         for dataset, part in lines.groupby('dataset', sort=False)
     }
@@ -234,8 +243,8 @@ def estimate_contrasts(lines: pd.DataFrame, images: dict[str, np.ndarray]) -> pd
     return pd.DataFrame(table | {'mean': means}, index)
 
 
-def average_levels(lines: pd.DataFrame) -> pd.DataFrame:
-    """F1 and its deviation over samples, means over methods and seeds.
+def _average_levels(lines: pd.DataFrame) -> pd.DataFrame:
+    """F1 and its standard deviation over samples of photos, means over methods and seeds.
 
     Args:
         lines: as from `MEASUREMENTS.read`.
@@ -250,7 +259,7 @@ def average_levels(lines: pd.DataFrame) -> pd.DataFrame:
 
 def _picture(lines: pd.DataFrame):
     "F1 over the number of fully labelled photos that choose."
-    levels = average_levels(lines)
+    levels = _average_levels(lines)
     datasets = levels.micro.columns
     figure, axes = drawing.make_axes(len(METRICS), len(datasets), 1.8, 1.8)
     for metric, row in zip(('micro', 'macro'), axes, strict=True):
@@ -283,7 +292,7 @@ def _draw_panel(ax, level: pd.Series, deviation: pd.Series):
 
 def _list_levels(lines: pd.DataFrame) -> dict[str, list[list[str]]]:
     "{metric: cells of a table}, F1 by way and set of photos, with the mean over sets."
-    levels = average_levels(lines)
+    levels = _average_levels(lines)
     tables = {}
     for metric in ('micro', 'macro'):
         table = levels[metric]
@@ -295,18 +304,10 @@ def _list_levels(lines: pd.DataFrame) -> dict[str, list[list[str]]]:
     return tables
 
 
-def _list_effects(contrasts: pd.DataFrame, metric: str) -> list[list[str]]:
-    table = contrasts.loc[metric]
-    return [
-        ['', *table.columns],
-        *([contrast, *map(str, effects)] for contrast, *effects in table.itertuples()),
-    ]
-
-
 def _list_methods(lines: pd.DataFrame, images: dict[str, np.ndarray]) -> list[list[str]]:
     "Per class − global for each method, means over the sets of photos."
-    asked = list(CONTRASTS)[:2]
-    columns = [(metric, contrast) for contrast in asked for metric in METRICS]
+    contrasts = list(CONTRASTS)[:2]
+    columns = [(metric, contrast) for contrast in contrasts for metric in METRICS]
     rows = []
     for loss, part in lines.groupby('loss', sort=False):
         means = estimate_contrasts(part, images)['mean']
@@ -316,13 +317,10 @@ def _list_methods(lines: pd.DataFrame, images: dict[str, np.ndarray]) -> list[li
 
 
 def write_thresholds() -> list[Path]:
-    """Write `thresholds.md` and `thresholds.svg` in the setting `outputs`, from the record.
+    """Write `thresholds.md` and `thresholds.svg` in the setting `outputs`.
 
     Returns:
-        The files that changed; none while there is no record.
-
-    Raises:
-        SpmlError: if a file cannot be written.
+        The files that changed; none if nothing is measured yet.
     """
     lines, images = MEASUREMENTS.read()
     if not len(lines):
@@ -340,22 +338,17 @@ def write_thresholds() -> list[Path]:
         photos=PHOTOS,
         sets=len(done),
         means={metric: contrasts.loc[metric, 'mean'].to_dict() for metric in METRICS},
-        effects={metric: _list_effects(contrasts, metric) for metric in METRICS},
+        effects={metric: list_cells(contrasts.loc[metric]) for metric in METRICS},
         methods=_list_methods(lines, images),
         levels=_list_levels(lines),
-        deviations=average_levels(lines).micro_sd.mean(axis=1).xs(GLOBAL, level='kind').to_dict(),
+        deviations=_average_levels(lines).micro_sd.mean(axis=1).xs(GLOBAL, level='kind').to_dict(),
         missing=[name for name in DATASETS if name not in done],
     )
-    folder = settings.path('outputs')
-    return site.write_changed(
-        {
-            folder / 'thresholds.md': page,
-            folder / 'thresholds.svg': drawing.to_svg(lambda: _picture(lines)).decode(),
-        }
-    )
+    picture = drawing.to_svg(lambda: _picture(lines)).decode()
+    return write_outputs({'thresholds.md': page, 'thresholds.svg': picture})
 
 
 EXPERIMENT = Experiment(
-    make_measuring_sweep(MEASUREMENTS, DATASETS, plan_final_runs, measure_runs),
-    lambda known, measured: write_thresholds(),
+    make_measuring_sweep(MEASUREMENTS, DATASETS, plan_final_runs, _measure_runs),
+    lambda record, measured: write_thresholds(),
 )

@@ -1,9 +1,10 @@
 """The whole network on photos of 224 pixels: which methods help there, and with which optimiser?"""
 
-# An epoch of the whole network takes a GPU, and GPUs often stand where there is no internet:
+# To train the whole network takes a GPU, and GPU machines often have no internet access:
 # `spml sweep whole_network --pack FOLDER` writes what to carry there. Rates differ less than seeds
-# do, so each is tried with two seeds and the better mean is chosen. OPML and LL-R were published
-# with SGD, the methods they are compared with with Adam: so four losses are trained with both.
+# do, so each rate is tried with two seeds and the best mean is chosen. OPML and LL-R were published
+# with SGD, the methods they are compared with were run with Adam: so four losses are trained with
+# both.
 
 from collections.abc import Iterable
 from functools import partial
@@ -12,11 +13,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ...base import settings
-from ...base.errors import one_of
 from ...runs.config import Config
 from ...sweeps.boards import suite_rows
-from ...sweeps.queue import key, run_stages
+from ...sweeps.queue import run_stages
 from ...sweeps.search import (
     SEARCH_SEED,
     Row,
@@ -25,9 +24,9 @@ from ...sweeps.search import (
     learning_rates,
     look_up_scores,
 )
-from .core import Experiment
+from .core import Experiment, choose_sets, format_csv, tabulate_runs
 
-# what writes the page is imported there: a packed sweep plans without scipy
+# `gains` and `scores` are imported where they are used: a packed sweep plans without scipy
 
 SUITE = 'photos_finetune'  # whose methods, heads and settings are taken
 DATASETS = ('voc12_animals', 'coco18', 'cub_crops')
@@ -62,12 +61,12 @@ ARMS = [
 
 
 def list_trials(arm: Arm, dataset: str) -> list[Config]:
-    """The search of an arm: for each of the draws, a run for each of the search seeds.
+    """The search of an arm: every draw of the settings with every search seed.
 
     Args:
         dataset: one of `DATASETS`.
     """
-    # settings that no set of the suite has for itself
+    # with the settings that all sets of the suite share
     of_suite = candidates(Row(arm.loss, arm.head, arm.labels), SUITE, DATASETS[0])[0]
     base = of_suite.changed(dataset=dataset, image_size=IMAGE_SIZE)
     if arm.optimizer:
@@ -80,72 +79,21 @@ def list_trials(arm: Arm, dataset: str) -> list[Config]:
     ]
 
 
-def list_finals(arm: Arm, dataset: str, known: pd.DataFrame) -> list[Config]:
+def list_finals(arm: Arm, dataset: str, record: pd.DataFrame) -> list[Config]:
     """The runs with the draw whose mean validation score is the highest, one for each final seed;
     none while a run of the search is missing.
 
     Args:
         arm, dataset: as in `list_trials`.
-        known: finished runs, as from `sweeps.finished` or `tables.record`.
+        record: finished runs, as from `sweeps.finished` or `tables.record`.
     """
     trials = list_trials(arm, dataset)
-    scores = look_up_scores(trials, known).validation.to_numpy()
+    scores = look_up_scores(trials, record).validation.to_numpy()
     means = scores.reshape(DRAWS, len(SEARCH_SEEDS)).mean(1)
     if pd.isna(means).any():
         return []
     chosen = trials[len(SEARCH_SEEDS) * int(means.argmax())]
     return [chosen.changed(seed=seed, label_seed=seed) for seed in FINAL_SEEDS]
-
-
-def plan_finals(known: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame:
-    """The final runs of all arms, as far as they are chosen.
-
-    Args:
-        known: as in `list_finals`.
-        datasets: some of `DATASETS`; none: all of them.
-
-    Returns:
-        DataFrame, one row per run: dataset, the fields of `Arm`, seed, config, test_map (percent;
-        NaN if it is not done).
-    """
-    rows = [
-        {'dataset': dataset, **arm._asdict(), 'seed': config.seed, 'config': config}
-        for dataset in _sets(datasets)
-        for arm in ARMS
-        for config in list_finals(arm, dataset, known)
-    ]
-    table = pd.DataFrame(rows, columns=['dataset', *Arm._fields, 'seed', 'config'])
-    return table.assign(test_map=look_up_scores(table.config, known).test_map.to_numpy())
-
-
-def _sets(datasets: Iterable[str]) -> list[str]:
-    return [one_of(name, DATASETS, 'set of photos') for name in datasets] or list(DATASETS)
-
-
-def _sweep_whole_network(
-    datasets: Iterable[str] = (), *, dry_run: bool = False, **launch
-) -> pd.DataFrame:
-    """Train what is still needed, one set after another; what is done is never run again.
-
-    Args:
-        datasets: as in `plan_finals`.
-        dry_run, launch: as in `sweeps.run_stages`.
-    """
-    done = []
-    for dataset in _sets(datasets):
-        trials = [config for arm in ARMS for config in list_trials(arm, dataset)]
-        final = partial(_chosen, dataset)
-        done.append(run_stages(trials, final, dry_run=dry_run, **launch))
-        if not dry_run and (done[-1].state == 'missing').any():
-            break  # interrupted
-    return pd.concat(done, ignore_index=True)
-
-
-def _chosen(dataset: str, known: pd.DataFrame) -> Iterable[Config]:
-    return plan_finals(known, [dataset]).config
-
-
-OVER_ADAM = 'the same loss with Adam'
 
 
 class Place(NamedTuple):
@@ -158,7 +106,52 @@ class Place(NamedTuple):
     optimizer: str
 
 
-def outcome(runs: pd.DataFrame) -> pd.DataFrame:
+def plan_finals(record: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.DataFrame:
+    """The final runs of all arms whose settings are chosen.
+
+    Args:
+        record: as in `list_finals`.
+        datasets: some of `DATASETS`; none: all of them.
+
+    Returns:
+        DataFrame as from `core.tabulate_runs`, the places being `Place`s.
+    """
+    configs = {
+        Place(dataset, *arm): list_finals(arm, dataset, record)
+        for dataset in choose_sets(datasets, DATASETS)
+        for arm in ARMS
+    }
+    return tabulate_runs(configs, Place._fields, record)
+
+
+def _sweep_whole_network(
+    datasets: Iterable[str] = (), *, dry_run: bool = False, **launch
+) -> pd.DataFrame:
+    """Train the missing runs, one set after another.
+
+    Args:
+        datasets: as in `plan_finals`.
+        dry_run, launch: as in `sweeps.run_stages`.
+    """
+    tables = []
+    for dataset in choose_sets(datasets, DATASETS):
+        trials = [config for arm in ARMS for config in list_trials(arm, dataset)]
+        final = partial(_plan_configs, dataset)
+        table = run_stages(trials, final, dry_run=dry_run, **launch)
+        tables.append(table)
+        if not dry_run and (table.state == 'missing').any():
+            break  # interrupted
+    return pd.concat(tables, ignore_index=True)
+
+
+def _plan_configs(dataset: str, record: pd.DataFrame) -> Iterable[Config]:
+    return plan_finals(record, [dataset]).config
+
+
+OVER_ADAM = 'the same loss with Adam'
+
+
+def measure_gains(runs: pd.DataFrame) -> pd.DataFrame:
     """What each arm reaches, and gains over AN and over Adam.
 
     Args:
@@ -169,48 +162,36 @@ def outcome(runs: pd.DataFrame) -> pd.DataFrame:
         and baseline: AN on the same head with the same optimiser (`gains.SAME_HEAD`), and
         `OVER_ADAM` for what is trained with SGD.
     """
-    from ...statistics import Scores
     from .. import gains
+    from .scores import collect_scores, measure_gains_over
 
-    reached = {}
-    for names, of_place in runs.groupby([*Place._fields], sort=False):
-        if of_place.test_map.notna().all():
-            place = Place(*names)
-            by_seed = of_place.set_index('seed').test_map
-            reached[place] = Scores(by_seed, key(of_place.config.iloc[0]), dataset=place.dataset)
+    scores = collect_scores(runs, Place)
+    methods = [place for place in scores if place.loss != 'an']
+    with_sgd = [place for place in scores if place.optimizer == 'sgd']
     bases = {
-        gains.SAME_HEAD: {
-            place: place._replace(loss='an', labels='single')
-            for place in reached
-            if place.loss != 'an'
-        },
-        OVER_ADAM: {
-            place: place._replace(optimizer='adam') for place in reached if place.optimizer == 'sgd'
-        },
+        gains.SAME_HEAD: {place: place._replace(loss='an', labels='single') for place in methods},
+        OVER_ADAM: {place: place._replace(optimizer='adam') for place in with_sgd},
     }
-    baselines = {
-        name: {place: reached[base] for place, base in of.items() if base in reached}
-        for name, of in bases.items()
-    }
-    return gains.gains_over_baselines(reached, baselines)
+    return measure_gains_over(scores, bases)
 
 
-def write_whole_network(known: pd.DataFrame) -> list[Path]:
-    """Write `fine_tuning.csv` and `fine_tuning.md` in the setting `outputs`, if final runs are
-    done.
+def write_whole_network(record: pd.DataFrame) -> list[Path]:
+    """Write `fine_tuning.csv` and `fine_tuning.md` in the setting `outputs`, if a place has all its
+    final runs.
 
     Args:
-        known: as from `tables.record`.
+        record: as from `tables.record`.
 
     Returns:
         The files that changed.
     """
-    measured = outcome(plan_finals(known)) if len(known) else pd.DataFrame()
+    from .. import gains
+    from ..rendering import render_template
+    from .scores import write_outputs
+
+    measured = measure_gains(plan_finals(record))
     if not len(measured):
         return []
-    from .. import gains, site
-    from ..rendering import render_template
-
     done = [name for name in DATASETS if name in set(measured.dataset)]
     columns = [*Place._fields, 'baseline', 'level', 'level_half', 'n', 'gain', 'gain_half']
     page = render_template(
@@ -223,9 +204,7 @@ def write_whole_network(known: pd.DataFrame) -> list[Path]:
         optimizers=_grid(measured[measured.optimizer != ''], OVER_ADAM, done),
         missing=[name for name in DATASETS if name not in done],
     )
-    folder = settings.path('outputs')
-    text = measured[columns].round(4).to_csv(index=False, lineterminator='\n')
-    return site.write_changed({folder / 'fine_tuning.md': page, folder / 'fine_tuning.csv': text})
+    return write_outputs({'fine_tuning.md': page, 'fine_tuning.csv': format_csv(measured[columns])})
 
 
 def _grid(measured: pd.DataFrame, baseline: str, sets: list[str]) -> list[list[str]]:
@@ -234,14 +213,14 @@ def _grid(measured: pd.DataFrame, baseline: str, sets: list[str]) -> list[list[s
     rows = measured[measured.baseline == baseline]
     for names, of_arm in rows.groupby([*Arm._fields], sort=False):
         arm = Arm(*names)
-        on_set = {each.dataset: _cell(each) for each in of_arm.itertuples()}
-        cells = [on_set.get(name, '–') for name in sets]
+        by_set = {line.dataset: _cell(line) for line in of_arm.itertuples()}
+        cells = [by_set.get(name, '–') for name in sets]
         lines.append([arm.loss, arm.head, arm.optimizer or 'of the head', *cells])
     return lines
 
 
-def _cell(each) -> str:
-    return f'{each.level:.1f}' if pd.isna(each.gain) else f'{each.level:.1f}; {each.effect}'
+def _cell(line) -> str:
+    return f'{line.level:.1f}' if pd.isna(line.gain) else f'{line.level:.1f}; {line.effect}'
 
 
-EXPERIMENT = Experiment(_sweep_whole_network, lambda known, measured: write_whole_network(known))
+EXPERIMENT = Experiment(_sweep_whole_network, lambda record, measured: write_whole_network(record))

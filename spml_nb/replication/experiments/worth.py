@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SUITE', 'TRAINING', 'FULL_LABELS', 'METHODS', 'SIZES', 'SHARES', 'SEEDS', 'COLUMNS', 'BEGIN', 'END', 'EXPERIMENT',
            'plan_curve_runs', 'sweep_worth', 'find_equivalent_photos', 'worth_rates', 'format_rate', 'draw_worth',
-           'labels_worth', 'summarize_worth', 'format_worth', 'readme_line', 'write_worth']
+           'labels_worth', 'summarize_worth', 'format_worth', 'write_worth']
 
 # %% ../../../nbs/replication/experiments/worth.ipynb #d5b13c8d
 import textwrap
@@ -26,7 +26,8 @@ from ...data import loading
 from ...data.folder import candidate_folders, first_existing_folder
 from ...methods.core import find
 from .. import front, published, site
-from .core import Experiment
+from .core import Experiment, format_csv
+from ..rendering import render_template
 from ...sweeps import queue
 from ...sweeps.boards import baseline_head
 from ...sweeps.search import Row, candidates, finals, look_up_scores
@@ -38,7 +39,7 @@ TRAINING = (
     .train[['voc12_animals', 'coco18', 'cub_crops', 'mirflickr14']]
     .to_dict()
 )
-FULL_LABELS = Row('bce', labels='full')  # on the head of each method that is weighed against it
+FULL_LABELS = Row('bce', labels='full')  # on the head of each method that is compared with it
 METHODS = ('an', 'em', 'hml')
 SIZES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)
 SHARES = tuple(k / 10 for k in range(1, 10))
@@ -47,23 +48,23 @@ SEEDS = range(5)
 
 def plan_curve_runs(
     dataset: str,
-    known: pd.DataFrame,
+    record: pd.DataFrame,
     methods: Iterable[str] = METHODS,
     seeds: Iterable[int] = SEEDS,
     shares: Iterable[float] = SHARES,
 ) -> pd.DataFrame:
-    """The runs of a data set's curves, as far as the searches have chosen them.
+    """The runs of a data set's curves whose settings are chosen.
 
     Args:
-        dataset: of the suite `photos`, or a folder of one's own.
-        known: finished runs, as from `sweeps.finished` or `tables.record`.
+        dataset: of the suite `photos`, or a folder of photos.
+        record: finished runs, as from `sweeps.finished` or `tables.record`.
         methods: registered ones, for photos with one label each.
         seeds: of photos, labels and training.
         shares: of known positives, in (0, 1).
 
     Returns:
         DataFrame, one row per run: dataset (its name), head, loss, labels, photos, seed, config,
-        test_map (percent; NaN if it is not done).
+        test_map (percent; NaN if the run is not done).
 
     Raises:
         SpmlError: for a data set or method that does not exist.
@@ -72,34 +73,30 @@ def plan_curve_runs(
     sizes = sorted({max(1, round(size * total)) for size in SIZES})
     configs = []
     for row in _rows(methods):
-        for chosen in finals(row, SUITE, dataset, known, seeds):
-            configs += [replace(chosen, train_images=n % total) for n in sizes]  # 0 is all of them
+        for chosen in finals(row, SUITE, dataset, record, seeds):
+            configs += [chosen.changed(train_images=n % total) for n in sizes]  # 0 is all of them
             if row.labels != FULL_LABELS.labels:
-                configs += [replace(chosen, labels=f'partial-{share:g}') for share in shares]
-    rows = [
-        {
-            'dataset': Path(dataset).name,
-            'head': baseline_head(config.head),
-            'loss': config.loss,
-            'labels': config.labels,
-            'photos': config.train_images or total,
-            'seed': config.seed,
-            'config': config,
-        }
-        for config in configs
-    ]
-    table = pd.DataFrame(
-        rows, columns=['dataset', 'head', 'loss', 'labels', 'photos', 'seed', 'config']
+                configs += [chosen.changed(labels=f'partial-{share:g}') for share in shares]
+    table = pd.DataFrame({'config': configs})
+    return table.assign(
+        dataset=Path(dataset).name,
+        head=[baseline_head(config.head) for config in configs],
+        loss=[config.loss for config in configs],
+        labels=[config.labels for config in configs],
+        photos=[config.train_images or total for config in configs],
+        seed=[config.seed for config in configs],
+        test_map=look_up_scores(configs, record).test_map.to_numpy(),
     )
-    return table.assign(test_map=look_up_scores(table.config, known).test_map.to_numpy())
 
 
 def _rows(methods: Iterable[str]) -> list[Row]:
-    "The methods, head by head, behind what has all labels on that head."
-    heads = {}
+    "Head by head, BCE with all labels, then the methods of that head."
+    by_head = {}
     for loss in methods:
-        heads.setdefault(baseline_head(find(loss).head), []).append(Row(loss))
-    return [row for head, rows in heads.items() for row in (replace(FULL_LABELS, head=head), *rows)]
+        by_head.setdefault(baseline_head(find(loss).head), []).append(Row(loss))
+    return [
+        row for head, rows in by_head.items() for row in (replace(FULL_LABELS, head=head), *rows)
+    ]
 
 
 def sweep_worth(
@@ -110,11 +107,10 @@ def sweep_worth(
     shares: Iterable[float] = SHARES,
     **launch,
 ) -> pd.DataFrame:
-    """Train what the curves still need: the searches, then every size and share; what is done is
-    never run again.
+    """Train the missing runs of the curves: the searches, then every size and share.
 
     Args:
-        datasets: of the suite `photos`, or folders of one's own; none: those of `TRAINING`.
+        datasets: of the suite `photos`, or folders of photos; none: those of `TRAINING`.
         methods, seeds, shares: as in `plan_curve_runs`.
         launch: dry_run, tell, engine, address and jobs, as in `sweeps.run_stages`.
 
@@ -132,11 +128,12 @@ def sweep_worth(
         for config in candidates(row, SUITE, dataset)
     ]
 
-    def final(known):
-        each = [
-            plan_curve_runs(dataset, known, methods, seeds, shares).config for dataset in datasets
+    def final(record):
+        return [
+            config
+            for dataset in datasets
+            for config in plan_curve_runs(dataset, record, methods, seeds, shares).config
         ]
-        return pd.concat(each)
 
     return queue.run_stages(search, final, **launch)
 
@@ -144,11 +141,11 @@ def sweep_worth(
 def find_equivalent_photos(
     photos: np.ndarray, scores: np.ndarray, targets: np.ndarray
 ) -> np.ndarray:
-    """How many photos of a curve reach a score.
+    """How many photos of a learning curve reach a score.
 
     Args:
-        photos: (K,) sizes, rising.
-        scores: (K,) what is reached with so many.
+        photos: (K,) sizes, ascending.
+        scores: (K,) of the curve at these sizes.
         targets: (n,) scores.
 
     Returns:
@@ -172,84 +169,85 @@ def worth_rates(measured: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
 
     Args:
         measured: as from `plan_curve_runs`, of any data sets.
-        repeats: bootstrap samples of more than six seeds; of fewer all are taken.
+        repeats: number of bootstrap samples; of up to six seeds all samples are taken.
 
     Returns:
-        DataFrame, one row per data set, method, label setting and size that every seed has:
+        DataFrame, one row per data set, method, label setting and size with a run of every seed:
         dataset, head, loss, labels, photos, seeds, test_map (mean, percent), equal (photos with all
         labels that reach it on the same head), rate (photos / equal), low and high (its 95 %
-        interval; NaN for one seed), smallest and largest (sizes of the curve with all labels).
+        confidence interval; NaN for one seed), smallest and largest (sizes of the curve with all
+        labels).
 
     Source:
         The interval: `statistics.seed_interval`.
     """
-    lines = []
-    for (dataset, head), part in measured.groupby(['dataset', 'head'], sort=False):
-        wide = part.set_index(['loss', 'labels', 'photos', 'seed']).test_map.unstack()
-        full = (FULL_LABELS.loss, FULL_LABELS.labels)
-        if full not in wide.index:
+    tables = []
+    full = (FULL_LABELS.loss, FULL_LABELS.labels)
+    for (dataset, head), runs in measured.groupby(['dataset', 'head'], sort=False):
+        by_seed = runs.set_index(['loss', 'labels', 'photos', 'seed']).test_map.unstack()
+        if full not in by_seed.index:
             continue
-        wide = wide.loc[
-            :, wide.loc[full].notna().all()
-        ].dropna()  # seeds with a whole curve, then whole rows
-        whole, rest, n = wide.loc[full], wide.drop(full), wide.shape[1]
-        if not n or not len(rest):
-            continue
-        sizes = whole.index.get_level_values('photos').to_numpy()
-        draws, weights = statistics.seed_draws(n, repeats)
-        equal = np.array(
-            [
-                find_equivalent_photos(
-                    sizes, whole.to_numpy()[:, draw].mean(1), rest.to_numpy()[:, draw].mean(1)
-                )
-                for draw in (np.arange(n), *draws)
-            ]
-        )
-        photos = rest.index.get_level_values('photos').to_numpy()
-        with np.errstate(divide='ignore'):
-            rate = photos / equal
-        low, high = statistics.seed_interval(rate[1:], weights, n)
-        found = rest.mean(axis=1).rename('test_map').reset_index()
-        lines.append(
-            found.assign(
-                dataset=dataset,
-                head=head,
-                seeds=n,
-                equal=equal[0],
-                rate=rate[0],
-                low=low,
-                high=high,
-                smallest=sizes.min(),
-                largest=sizes.max(),
-            )
-        )
-    return pd.concat(lines, ignore_index=True)[COLUMNS] if lines else pd.DataFrame(columns=COLUMNS)
+        complete = by_seed.loc[full].notna().all()  # seeds with the whole curve
+        by_seed = by_seed.loc[:, complete].dropna()
+        few_labels = by_seed.drop(full)
+        if few_labels.size:
+            rates = _rate_curves(by_seed.loc[full], few_labels, repeats)
+            tables.append(rates.assign(dataset=dataset, head=head))
+    if not tables:
+        return pd.DataFrame(columns=COLUMNS)
+    return pd.concat(tables, ignore_index=True)[COLUMNS]
 
 
 COLUMNS = [
-    'dataset',
-    'head',
-    'loss',
-    'labels',
-    'photos',
-    'seeds',
-    'test_map',
-    'equal',
-    'rate',
-    'low',
-    'high',
-    'smallest',
-    'largest',
+    *('dataset', 'head', 'loss', 'labels', 'photos', 'seeds', 'test_map'),
+    *('equal', 'rate', 'low', 'high', 'smallest', 'largest'),
 ]
+
+
+def _rate_curves(all_labels: pd.DataFrame, few_labels: pd.DataFrame, repeats: int) -> pd.DataFrame:
+    "Both: test mAP by photos (and loss and labels), a column for each seed."
+    seeds = few_labels.shape[1]
+    sizes, curve, targets = (
+        all_labels.index.to_numpy(),
+        all_labels.to_numpy(),
+        few_labels.to_numpy(),
+    )
+    draws, weights = statistics.seed_draws(seeds, repeats)
+    equal = np.array(
+        [
+            find_equivalent_photos(sizes, curve[:, draw].mean(1), targets[:, draw].mean(1))
+            for draw in (np.arange(seeds), *draws)
+        ]
+    )
+    with np.errstate(divide='ignore'):
+        rate = few_labels.index.get_level_values('photos').to_numpy() / equal
+    low, high = statistics.seed_interval(rate[1:], weights, seeds)
+    return (
+        few_labels.mean(axis=1)
+        .rename('test_map')
+        .reset_index()
+        .assign(
+            seeds=seeds,
+            equal=equal[0],
+            rate=rate[0],
+            low=low,
+            high=high,
+            smallest=sizes.min(),
+            largest=sizes.max(),
+        )
+    )
+
+
+def _at_full_size(rates: pd.DataFrame) -> pd.DataFrame:
+    "The rates of one label on each of all training photos."
+    return rates[(rates.labels == 'single') & (rates.photos == rates.largest)]
 
 
 def format_rate(rate: float, photos: float, smallest: float, largest: float) -> str:
     """A rate as text.
 
     Args:
-        rate: photos for one, as from `worth_rates`.
-        photos: how many it speaks of.
-        smallest, largest: sizes of the curve with all labels, beyond which nothing is known.
+        rate, photos, smallest, largest: of a row of `worth_rates`.
 
     Returns:
         Such as '3.4', 'more than 64' or 'less than 1'; '' for NaN.
@@ -264,90 +262,85 @@ def format_rate(rate: float, photos: float, smallest: float, largest: float) -> 
 
 # %% ../../../nbs/replication/experiments/worth.ipynb #62b9a2d1
 def draw_worth(
-    measured: pd.DataFrame, shares: bool = False, found: pd.DataFrame | None = None
+    measured: pd.DataFrame, shares: bool = False, rates: pd.DataFrame | None = None
 ) -> bytes:
-    """The learning curves, with what the best method's photos are worth; or that over the share of
-    known positives.
+    """The learning curves, with what the best method's photos are worth; or what photos are worth
+    over the share of observed positives.
 
     Args:
         measured: as from `plan_curve_runs`, of any data sets.
-        shares: whether the horizontal axis is the share of known positives.
-        found: as from `worth_rates(measured)`; unset: that.
+        shares: whether the horizontal axis is the share of observed positives.
+        rates: `worth_rates(measured)`, where it is computed already.
 
     Returns:
         SVG, the same bytes for the same numbers.
     """
-    found = worth_rates(measured) if found is None else found
-    return drawing.to_svg(lambda: _picture(measured, shares, found), bbox_inches='tight')
+    rates = worth_rates(measured) if rates is None else rates
+    return drawing.to_svg(lambda: _picture(measured, shares, rates), bbox_inches='tight')
 
 
-def _picture(measured: pd.DataFrame, shares: bool, found: pd.DataFrame) -> Figure:
+def _picture(measured: pd.DataFrame, shares: bool, rates: pd.DataFrame) -> Figure:
     datasets = measured.dataset.unique()
     figure, (axes,) = drawing.make_axes(1, max(1, len(datasets)), 2.3, 2.4)
     for ax, dataset in zip(axes, datasets, strict=False):
-        part, of_set = found[found.dataset == dataset], measured[measured.dataset == dataset]
         ax.set_title(dataset, fontsize=7)
-        (_shares if shares else _curves)(ax, part, of_set)
+        rates_of_set = rates[rates.dataset == dataset]
+        if shares:
+            _draw_shares(ax, rates_of_set)
+        else:
+            _draw_curves(ax, rates_of_set, measured[measured.dataset == dataset])
         ax.grid(alpha=0.3)
-    words = (
-        ('share of known positives', 'photos with all labels\nthat do what 100 do')
-        if shares
-        else ('training photos', 'test mAP (%)')
-    )
-    figure.supxlabel(words[0], fontsize=8)
-    axes[0].set_ylabel(words[1])
+    if shares:
+        figure.supxlabel('share of known positives', fontsize=8)
+        axes[0].set_ylabel('photos with all labels\nthat do what 100 do')
+    else:
+        figure.supxlabel('training photos', fontsize=8)
+        axes[0].set_ylabel('test mAP (%)')
     lines = {line.get_label(): line for ax in axes for line in ax.get_legend_handles_labels()[0]}
     figure.legend(lines.values(), lines, loc='outside upper center', ncols=4)
     return figure
 
 
-def _curves(ax, part: pd.DataFrame, of_set: pd.DataFrame):
+def _draw_curves(ax, rates: pd.DataFrame, measured: pd.DataFrame):
     "mAP over photos, and what the best end of a curve is worth."
 
-    def line(runs, ink, name):
+    def draw(runs, ink, name):
         values = runs.groupby('photos').test_map.agg(['mean', 'min', 'max']).dropna()
         drawing.draw_curve(ax, values.index, values.to_numpy().T, ink, marker='o', label=name)
 
-    for head, ink in zip(of_set['head'].unique(), ('black', '#999999', '#cccccc'), strict=False):
-        whole = of_set[
-            (of_set.loss == FULL_LABELS.loss)
-            & (of_set.labels == FULL_LABELS.labels)
-            & (of_set['head'] == head)
-        ]
-        if len(whole):
-            line(whole, ink, f'all labels, {head} head')
-    for loss, ink in zip(part.loss.unique(), drawing.INK, strict=False):
-        line(
-            of_set[(of_set.loss == loss) & (of_set.labels == 'single')],
-            ink,
-            f'one label, {loss.upper()}',
-        )
+    full = (measured.loss == FULL_LABELS.loss) & (measured.labels == FULL_LABELS.labels)
+    for head, ink in zip(measured['head'].unique(), ('black', '#999999', '#cccccc'), strict=False):
+        of_head = measured[full & (measured['head'] == head)]
+        if len(of_head):
+            draw(of_head, ink, f'all labels, {head} head')
+    single = measured[measured.labels == 'single']
+    for loss, ink in zip(rates.loss.unique(), drawing.INK, strict=False):
+        draw(single[single.loss == loss], ink, f'one label, {loss.upper()}')
     ax.set_xscale('log', base=2)
-    sizes = sorted(of_set.photos.unique())
+    sizes = sorted(measured.photos.unique())
     ticks = [*sizes[:-2:2], sizes[-1]]
     ax.set_xticks(ticks, map(str, ticks))
-    whole = part[(part.labels == 'single') & (part.photos == part.largest)]
-    if not len(whole):
+    ends = _at_full_size(rates)
+    if not len(ends):
         return
-    best = whole.loc[whole.test_map.idxmax()]
+    best = ends.loc[ends.test_map.idxmax()]
     if not 0 < best.equal < best.photos:
         return
     x, y = [best.photos, best.equal, best.equal], [best.test_map, best.test_map, ax.get_ylim()[0]]
     ax.plot(x, y, '--', color='#777777')
-    words = f'{best.photos:,} photos with one label\ndo what {best.equal:,.0f} with all labels do'
-    ax.set_title(f'{best.dataset}\n{words}', fontsize=7)
+    worth = f'{best.photos:,} photos with one label\ndo what {best.equal:,.0f} with all labels do'
+    ax.set_title(f'{best.dataset}\n{worth}', fontsize=7)
 
 
-def _shares(ax, part: pd.DataFrame, of_set: pd.DataFrame):
+def _draw_shares(ax, rates: pd.DataFrame):
     """Photos with all labels that do what 100 photos with a share of their positives do, with its
     interval.
     """
-    known = part[part.labels.str.startswith('partial-')]
-    known = known.assign(share=known.labels.str.removeprefix('partial-').astype(float)).sort_values(
-        'share'
-    )
-    for loss, ink in zip(known.loss.unique(), drawing.INK, strict=False):
-        line = known[known.loss == loss]
+    partial = rates[rates.labels.str.startswith('partial-')]
+    shares = partial.labels.str.removeprefix('partial-').astype(float)
+    partial = partial.assign(share=shares).sort_values('share')
+    for loss, ink in zip(partial.loss.unique(), drawing.INK, strict=False):
+        line = partial[partial.loss == loss]
         ends = [
             np.clip(100 / line[end].replace(0, np.nan), 0, 100).fillna(100)
             for end in ('rate', 'high', 'low')
@@ -365,25 +358,24 @@ def labels_worth(
     dry_run: bool = False,
     **launch,
 ) -> pd.DataFrame:
-    """Find out how many photos with one label do what one photo with all labels does.
+    """Measure how many photos with one label do what one photo with all labels does.
 
-    What is trained is kept, so the same call goes on after an interruption.
-    `draw(plan_curve_runs(dataset, finished()))` shows the curves.
+    Runs are kept, so an interrupted call is continued by the same call.
+    `draw_worth(plan_curve_runs(dataset, finished()))` shows the curves.
 
     Args:
         dataset: a folder with images/ and labels.csv, or a data set of the suite `photos`.
-        methods: registered ones, each on its own head.
-        seeds: of photos, labels and training; five or more for intervals that are wide enough (see
-            `worth_rates`).
-        shares: of known positives, in (0, 1), to be weighed as well.
-        dry_run: only say how much there is to train.
+        methods: registered ones, each on its default head.
+        seeds: of photos, labels and training; with fewer than five, intervals are too narrow.
+        shares: of observed positives, in (0, 1), to measure as well.
+        dry_run: only say how many runs are missing.
         launch: tell, engine, address and jobs, as in `sweeps.run_stages`.
 
     Returns:
         DataFrame as from `worth_rates`; empty for a dry run.
 
     Raises:
-        SpmlError: for a data set whose labels are not all known, and as `sweep_worth`.
+        SpmlError: for a data set with unknown labels, and as `sweep_worth`.
     """
     name = (
         dataset
@@ -394,7 +386,7 @@ def labels_worth(
     if unknown:
         raise SpmlError(
             f'{unknown:,} labels of {dataset} are unknown; what one label is worth is measured '
-            'against photos with all their labels. Give a set that is annotated in full.'
+            'against photos with all their labels. Use a data set that is fully labelled.'
         )
     sweep_worth([name], methods, seeds=seeds, shares=shares, dry_run=dry_run, **launch)
     if dry_run:
@@ -402,23 +394,23 @@ def labels_worth(
     return worth_rates(plan_curve_runs(name, queue.finished(), methods, seeds, shares))
 
 # %% ../../../nbs/replication/experiments/worth.ipynb #c2b1307e
-def summarize_worth(found: pd.DataFrame) -> str:
-    """What it comes to, as a table.
+def summarize_worth(rates: pd.DataFrame) -> str:
+    """The rates of all training photos with one label each, as a table.
 
     Args:
-        found: as from `worth_rates`.
+        rates: as from `worth_rates`.
 
     Returns:
-        Markdown; '' without a rate at the full size.
+        Markdown; '' if no rate is of all training photos.
     """
-    whole = found[(found.labels == 'single') & (found.photos == found.largest)]
-    if not len(whole):
+    ends = _at_full_size(rates)
+    if not len(ends):
         return ''
     return (
         'Photos with one label each that do what one photo with all its labels does '
         f'({FULL_LABELS.loss.upper()} on the same head), with the 95 % interval over seeds (*more '
         'than*: the smallest number of fully labelled photos '
-        f"tried still does better):\n\n{_table(whole, 'dataset', 'photos')}"
+        f"tried still does better):\n\n{_table(ends, 'dataset', 'photos')}"
     )
 
 
@@ -430,75 +422,46 @@ def _interval(line) -> str:
     return rate + (f' ({low} to {high})' if low and {low, high} != {rate} else '')
 
 
-def _table(part: pd.DataFrame, column: str, head: str) -> str:
-    "Rates of methods over a column, with their intervals."
-    cells = {(getattr(line, column), line.loss): _interval(line) for line in part.itertuples()}
-    across, down = list(part.loss.unique()), sorted(part[column].unique())
-    return files.markdown_table(
-        [
-            [head, *map(str.upper, across)],
-            *[[str(value), *(cells.get((value, loss), '') for loss in across)] for value in down],
-        ]
-    )
+def _table(rates: pd.DataFrame, column: str, head: str) -> str:
+    "Rates with their intervals, a row for each value of the column, a column for each method."
+    cells = {(getattr(line, column), line.loss): _interval(line) for line in rates.itertuples()}
+    losses = list(rates.loss.unique())
+    lines = [[head, *map(str.upper, losses)]]
+    for value in sorted(rates[column].unique()):
+        lines.append([str(value), *(cells.get((value, loss), '') for loss in losses)])
+    return files.markdown_table(lines)
 
 
-def format_worth(found: pd.DataFrame) -> str:
-    """The page.
+def format_worth(rates: pd.DataFrame) -> str:
+    """The page, as Markdown.
 
     Args:
-        found: as from `worth_rates`.
-
-    Returns:
-        Markdown.
+        rates: as from `worth_rates`.
     """
-    parts = [
-        '# What a label is worth',
-        f'{site.describe_protocol(SUITE, found.dataset.unique(), len(SEEDS))} Settings of every '
-        'method: those that its search chose on all training photos, with one label each (BCE: '
-        'with all labels). They were not searched again for a share of the positives, so that the '
-        'lower tables are no verdict on a method. Numbers: photos with few labels that do what one '
-        'photo with all its labels does on the same head, in brackets the 95 % interval over '
-        'seeds (bootstrap); nothing is extrapolated.',
-        summarize_worth(found).rstrip(),
-        '![mAP over the number of training photos](worth.svg)',
-        'mAP with all labels of so many photos (black and grey) and with one label of each '
-        '(coloured), means over seeds with bands from the lowest to the highest. The dashed line '
-        'leads from all photos with one label each, with the method that does best on them, to '
-        'the number of fully labelled photos that reaches the same mAP on the same head. The '
-        'rates of photos of yours, if all their labels are known: '
-        '`spml_nb.replication.worth.labels_worth(FOLDER)`.',
-        '![What photos with a share of their positives are worth](worth_shares.svg)',
-    ]
-    for dataset, part in found.groupby('dataset', sort=False):
-        single, share = part[part.labels == 'single'], part[part.labels != 'single']
-        parts += [
-            f'## {dataset}',
-            'One label of each photo is known:',
-            _table(single, 'photos', 'training photos'),
-        ]
-        if len(share):
-            parts += [
-                f'A share of all positives of {share.photos.max():,} photos is known:',
-                _table(share, 'labels', 'known'),
-            ]
-    return '\n\n'.join(parts) + '\n'
+    sets = {}
+    for dataset, of_set in rates.groupby('dataset', sort=False):
+        single, shares = of_set[of_set.labels == 'single'], of_set[of_set.labels != 'single']
+        sets[dataset] = {
+            'single': _table(single, 'photos', 'training photos'),
+            'shares': _table(shares, 'labels', 'known') if len(shares) else '',
+            'photos': f'{of_set.photos.max():,}',
+        }
+    return render_template(
+        'worth.md',
+        protocol=site.describe_protocol(SUITE, rates.dataset.unique(), len(SEEDS)),
+        summary=summarize_worth(rates).rstrip(),
+        sets=sets,
+    )
 
 
 BEGIN, END = '<!-- worth:begin -->', '<!-- worth:end -->'
 
 
-def readme_line(found: pd.DataFrame) -> str:
-    """What README.md shows between the marks: what it comes to, as a point of its list.
-
-    Args:
-        found: as from `worth_rates`.
-
-    Returns:
-        Markdown, with the marks.
-    """
-    whole = found[(found.labels == 'single') & (found.photos == found.largest)]
-    best = whole.groupby('loss').rate.mean().idxmin()
-    lines = whole[whole.loss == best].sort_values('rate')
+def _format_readme_item(rates: pd.DataFrame) -> str:
+    "What README.md shows between the marks, with the marks: an item of its list."
+    all_photos = _at_full_size(rates)
+    best = all_photos.groupby('loss').rate.mean().idxmin()
+    lines = all_photos[all_photos.loss == best].sort_values('rate')
     positives = published.describe_photo_sets().positives
     ends = [
         f'{_interval(line)} photos of {line.dataset} ({positives[line.dataset]:.2g} labels each)'
@@ -511,38 +474,36 @@ def readme_line(found: pd.DataFrame) -> str:
     return f'{BEGIN}\n{textwrap.fill(text, 140, subsequent_indent="  ")}\n{END}'
 
 
-def write_worth(known: pd.DataFrame) -> list[Path]:
-    """Write `worth.csv`, `worth.md` and the pictures in the setting `outputs`, and the part of
-    README.md beside it.
+def write_worth(record: pd.DataFrame) -> list[Path]:
+    """Write `worth.csv`, `worth.md` and the pictures in the setting `outputs`, and the item of
+    README.md beside it, of the data sets with all runs.
 
     Args:
-        known: finished runs, as from `tables.record`.
+        record: finished runs, as from `tables.record`.
 
     Returns:
-        The files that changed, of the data sets whose runs are all there; none while there is no
-        such set.
+        The files that changed; none if no data set has all runs.
 
     Raises:
-        SpmlError: if a file cannot be written, or for marks in README.md that do not enclose one
-            part.
+        SpmlError: for marks in README.md that do not enclose one part.
     """
-    every = [plan_curve_runs(dataset, known) for dataset in TRAINING]
-    done = [each for each in every if len(each) and each.test_map.notna().all()]
+    runs = [plan_curve_runs(dataset, record) for dataset in TRAINING]
+    done = [of_set for of_set in runs if len(of_set) and of_set.test_map.notna().all()]
     if not done:
         return []
     measured, folder = pd.concat(done, ignore_index=True), settings.path('outputs')
-    found = worth_rates(measured)
+    rates = worth_rates(measured)
     texts = {
-        folder / 'worth.csv': found.round(4).to_csv(index=False, lineterminator='\n'),
-        folder / 'worth.md': format_worth(found),
-        folder / 'worth.svg': draw_worth(measured, False, found).decode(),
-        folder / 'worth_shares.svg': draw_worth(measured, True, found).decode(),
+        folder / 'worth.csv': format_csv(rates),
+        folder / 'worth.md': format_worth(rates),
+        folder / 'worth.svg': draw_worth(measured, False, rates).decode(),
+        folder / 'worth_shares.svg': draw_worth(measured, True, rates).decode(),
     }
     readme = folder.parent / 'README.md'
     enclosing = front.split_at_marks(readme, BEGIN, END)
     if enclosing:
-        texts[readme] = readme_line(found).join(enclosing)
+        texts[readme] = _format_readme_item(rates).join(enclosing)
     return site.write_changed(texts)
 
 
-EXPERIMENT = Experiment(sweep_worth, lambda known, measured: write_worth(known))
+EXPERIMENT = Experiment(sweep_worth, lambda record, measured: write_worth(record))

@@ -17,7 +17,7 @@ from spml_nb.replication.experiments.second_backbone import (
     SEEDS,
 )
 from spml_nb.runs.config import resolve
-from spml_nb.statistics import RESAMPLED, image_sd, name_resampled
+from spml_nb.statistics import RESAMPLED, Scores, image_sd, name_resampled
 from spml_nb.sweeps import search
 from spml_nb.sweeps.queue import key
 
@@ -184,9 +184,7 @@ def test_the_interval_holds_what_other_seeds_and_other_test_images_do(measured, 
     random = np.random.RandomState(0)
     moved = measured.assign(
         scores=[
-            second_backbone.Scores(
-                s.by_seed + random.normal(0, 0.5, len(SEEDS)), s.key, dataset=s.dataset
-            )
+            Scores(s.by_seed + random.normal(0, 0.5, len(SEEDS)), s.key, dataset=s.dataset)
             for s in measured.scores
         ]
     )

@@ -66,7 +66,7 @@ def test_gains_are_over_the_same_head_and_over_adam(tmp_path):
     an = {name: Arm('an', 'linear', 'single', name) for name in ('', 'sgd')}
     levels = {an['']: 60.0, an['sgd']: 58.0, ADAM: 61.0, SGD: 63.0}
     known = invented(levels)
-    found = whole_network.outcome(whole_network.plan_finals(known))
+    found = whole_network.measure_gains(whole_network.plan_finals(known))
     gained = found.set_index(['baseline', 'loss', 'optimizer']).gain.sort_index()
     assert gained[gains.SAME_HEAD, 'llr', ''] == pytest.approx(1)
     assert gained[gains.SAME_HEAD, 'llr', 'sgd'] == pytest.approx(5)

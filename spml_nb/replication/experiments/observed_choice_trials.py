@@ -1,0 +1,263 @@
+"""The trials of `observed_choice`: which runs there are, how they are trained, and their record."""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from multiprocessing import get_context
+
+import numpy as np
+import pandas as pd
+
+from ...base import settings
+from ...base.errors import one_of
+from ...base.files import write_arrays, write_atomically
+from ...runs.config import Config
+from ...sweeps.queue import check_launch, format_duration
+from ...sweeps.search import Row, candidates
+from ...training.task import make_task
+from .core import choose_sets, format_csv
+from .observed_choice import (
+    CHOSEN_RULE,
+    DATASETS,
+    EVEN,
+    FILE,
+    FILE_LABELS,
+    FILE_PHOTOS,
+    KEYS,
+    LABELS,
+    LABELS_DATASETS,
+    LABELS_DRAWS,
+    LABELS_METHODS,
+    LABELS_SEEDS,
+    METHODS,
+    SALIENT,
+    SEEDS,
+    SUITE,
+    measure_photo_choice,
+    read_trials,
+    score_thresholds,
+)
+from .observed_choice_labels import describe_draw, draw_salient_labels, measure_salience
+from .observed_choice_watch import train_watched, trials_folder
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A run of a search.
+
+    Attributes:
+        draw: number of its settings in the search.
+        seed: of observed labels and training.
+        labels: how the observed labels are drawn, one of `LABELS`.
+    """
+
+    dataset: str
+    loss: str
+    draw: int
+    seed: int
+    labels: str = EVEN
+
+    @property
+    def name(self) -> str:
+        "The stem of its files in `trials_folder()`."
+        name = f'{self.dataset}-{self.loss}-{self.draw}-{self.seed}'
+        return name if self.labels == EVEN else f'{name}-{self.labels}'
+
+
+def plan_trials(dataset: str, seed: int) -> dict[Trial, Config]:
+    """The search of every method on a set of photos, with one seed of labels and training.
+
+    Args:
+        dataset: one of `DATASETS`.
+        seed: one of `SEEDS`.
+    """
+    return {
+        Trial(dataset, loss, draw, seed): config.changed(seed=seed, label_seed=seed, patience=0)
+        for loss in METHODS
+        for draw, config in enumerate(candidates(Row(loss), SUITE, dataset))
+    }
+
+
+def plan_label_trials(dataset: str, seed: int) -> dict[Trial, Config]:
+    """Some of `plan_trials` under each other draw of the labels.
+
+    Args:
+        dataset: one of `LABELS_DATASETS`.
+        seed: one of `LABELS_SEEDS`.
+    """
+    even = {
+        trial: config
+        for trial, config in plan_trials(dataset, seed).items()
+        if trial.loss in LABELS_METHODS and trial.draw < LABELS_DRAWS
+    }
+    return {
+        # `SALIENT` is no setting of a run: `run_trial` draws these labels
+        replace(trial, labels=labels): config
+        if labels == SALIENT
+        else config.changed(labels=labels)
+        for labels in LABELS
+        if labels != EVEN
+        for trial, config in even.items()
+    }
+
+
+def _plan_all(datasets: list[str]) -> dict[Trial, Config]:
+    "Every trial on some sets of photos, those with evenly drawn labels first."
+    trials = {}
+    for dataset, seed in product(datasets, SEEDS):
+        trials |= plan_trials(dataset, seed)
+    for seed, dataset in product(LABELS_SEEDS, LABELS_DATASETS):
+        if dataset in datasets:
+            trials |= plan_label_trials(dataset, seed)
+    return trials
+
+
+def run_trial(trial: Trial, config: Config) -> dict:
+    """Train a run, score it by every rule and way, and write the scores and its validation logits
+    into `trials_folder()`.
+
+    Args:
+        trial, config: as from `plan_trials` or `plan_label_trials`.
+
+    Returns:
+        {column: value}: the fields of `Trial`, seconds; for each rule its value on validation in
+        percent, RULE_epoch and RULE_test (test mAP in percent at that epoch); the columns of
+        `score_thresholds`; where labels are not drawn evenly, those of `describe_draw`.
+    """
+    file = trials_folder() / f'{trial.name}.json'
+    if file.is_file():
+        return json.loads(file.read_text(encoding='utf-8'))
+    began = time.perf_counter()
+    task = make_task(config)
+    line = asdict(trial)
+    if trial.labels != EVEN:
+        salience = measure_salience(trial.dataset)
+        if trial.labels == SALIENT:
+            task = draw_salient_labels(task, salience, config.label_seed)
+        line |= describe_draw(task, salience)
+    watch = train_watched(config, task, trial.name)
+    for rule, (epoch, value, test_map) in watch.best.items():
+        line |= {rule: value, f'{rule}_epoch': epoch, f'{rule}_test': test_map}
+    val, test = watch.logits['val'], watch.logits['test']
+    true_val, true_test = (task.data.labels[rows] > 0 for rows in (task.val, task.test))
+    line |= score_thresholds(val, test, task.observed_val > 0, true_val, true_test, trial.seed)
+    line['seconds'] = time.perf_counter() - began
+    write_arrays(trials_folder() / f'{trial.name}.npz', {'val': val.astype(np.float32)})
+    write_atomically(file, json.dumps(line))
+    return line
+
+
+def sweep_observed_choice(
+    datasets: Iterable[str] = (),
+    *,
+    dry_run: bool = False,
+    tell: Callable[[str], None] = print,
+    jobs: int = 1,
+    engine: str = 'local',
+    address: str | None = None,
+) -> pd.DataFrame:
+    """Train the missing trials and record them; an interrupted sweep goes on with the same call.
+
+    Args:
+        datasets: some of `DATASETS`; none: all of them.
+        dry_run: only say how many trials are missing.
+        tell: called with each line of the report.
+        jobs: processes on this machine.
+        engine, address: as in `sweeps.run`; only 'local' is possible.
+
+    Returns:
+        DataFrame: run, config, state ('done' or 'missing') and expected seconds (NaN while no trial
+        is recorded).
+
+    Raises:
+        SpmlError: for another set of photos or engine.
+    """
+    check_launch(one_of(engine, ('local',), 'engine'), address, jobs)
+    trials = _plan_all(choose_sets(datasets, DATASETS))
+    recorded = _list_recorded()
+    missing = {trial: config for trial, config in trials.items() if trial not in recorded}
+    seconds = read_trials().seconds.mean()  # NaN if none is recorded
+    time_left = ''
+    if not np.isnan(seconds):
+        time_left = f', about {format_duration(len(missing) * seconds / jobs)}'
+    tell(f'{len(trials)} runs, of which {len(missing)} are missing{time_left}.')
+    states = ['missing' if trial in missing else 'done' for trial in trials]
+    table = pd.DataFrame(
+        {'run': [trial.name for trial in trials], 'config': list(trials.values()), 'state': states}
+    ).assign(expected=seconds)
+    if dry_run or not missing:
+        return table
+    for dataset in {trial.dataset for trial in missing if trial.labels != EVEN}:
+        measure_salience(dataset)  # once, before several processes need it
+    _run_trials(missing, tell, jobs)
+    collect_trials()
+    return table.assign(state='done')
+
+
+def _list_recorded() -> set[Trial]:
+    even = read_trials().assign(labels=EVEN)
+    return {
+        Trial(*line)
+        for trials in (even, read_trials(FILE_LABELS))
+        for line in trials.reindex(columns=[*KEYS, 'labels']).itertuples(index=False)
+    }
+
+
+def _run_trials(trials: dict[Trial, Config], tell: Callable[[str], None], jobs: int):
+    last = {(trial.dataset, trial.seed, trial.labels): trial for trial in trials}
+    with ProcessPoolExecutor(jobs, mp_context=get_context('spawn')) as pool:
+        done = pool.map(run_trial, trials, trials.values())
+        for trial, _ in zip(trials, done, strict=True):
+            if trial in last.values():
+                tell(f'{trial.dataset}, seed {trial.seed}, labels {trial.labels}: done')
+
+
+def collect_trials() -> pd.DataFrame:
+    """Add the finished trials in `trials_folder()` to the record, and what a choice by a few photos
+    loses on each set and seed that has all its trials.
+
+    Returns:
+        The record of evenly drawn labels.
+    """
+    new = pd.DataFrame(
+        {'labels': EVEN} | json.loads(file.read_text(encoding='utf-8'))
+        for file in sorted(trials_folder().glob('*.json'))
+    )
+    if not len(new):
+        return read_trials()
+    even = new.labels == EVEN
+    trials = _add_lines(FILE, new[even].drop(columns='labels'), KEYS)
+    _add_lines(FILE_LABELS, new[~even], [*KEYS, 'labels'])
+    measured = read_trials(FILE_PHOTOS)
+    for (dataset, seed), searches in trials.groupby(['dataset', 'seed']):
+        recorded = (measured.dataset == dataset) & (measured.seed == seed)
+        if len(searches) == len(plan_trials(dataset, seed)) and not recorded.any():
+            lines = _measure_photo_choice(dataset, int(seed), searches)
+            _add_lines(FILE_PHOTOS, lines, ['dataset', 'seed', 'photos'])
+    return trials
+
+
+def _measure_photo_choice(dataset: str, seed: int, trials: pd.DataFrame) -> pd.DataFrame:
+    "trials: all those of the set of photos and seed; their logits lie in `trials_folder()`."
+    task = make_task(next(iter(plan_trials(dataset, seed).values())))
+    names = [Trial(*line).name for line in trials[KEYS].itertuples(index=False)]
+    logits = [np.load(trials_folder() / f'{name}.npz')['val'] for name in names]
+    true = task.data.labels[task.val] > 0
+    test_map = trials[f'{CHOSEN_RULE}_test'].to_numpy()
+    lines = measure_photo_choice(logits, true, test_map, seed)
+    lines.insert(0, 'dataset', dataset)
+    lines.insert(1, 'seed', seed)
+    return lines
+
+
+def _add_lines(name: str, new: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    "Add lines to a file of the record, without columns that have no value in any line."
+    if not len(new):
+        return read_trials(name)
+    lines = pd.concat([read_trials(name), new], ignore_index=True).dropna(axis=1, how='all')
+    lines = lines.drop_duplicates(keys).sort_values(keys)
+    write_atomically(settings.path('outputs') / name, format_csv(lines))
+    return lines
