@@ -1,4 +1,4 @@
-"""Photos labelled one after another, and labels that are probably wrong or missing."""
+"""Labels photos one after another, and finds labels that are probably wrong or missing."""
 
 import hashlib
 import posixpath
@@ -35,9 +35,11 @@ from ..training.task import Task
 from ..training.trainer import train
 from .predictor import find_images
 
+CELLS = np.array(['', '1', '0'], object)  # of the labels 0, 1 and -1
 
-def _read(file: Path, photos: list[str]) -> pd.DataFrame:
-    """labels.csv as text by image: a column a class with '1', '0' or '', and `split`; empty where
+
+def _read_answers(file: Path, photos: list[str]) -> pd.DataFrame:
+    """labels.csv as text by image: a column per class with '1', '0' or '', and `split`. Empty if
     there is no file.
     """
     if not file.is_file():
@@ -50,13 +52,12 @@ def _read(file: Path, photos: list[str]) -> pd.DataFrame:
             f'{file} has several rows for: {join_items(images[images.duplicated()])}. Keep one for '
             'each photo.'
         )
-    # a label of -1 is the last of the three
-    table = pd.DataFrame(np.array(['', '1', '0'], object)[labels], images, list(names))
+    table = pd.DataFrame(CELLS[labels], images, list(names))
     return table.assign(split=cells.split.str.strip().to_numpy() if 'split' in cells else 'train')
 
 
 def _read_groups(file: Path, photos: list[str]) -> pd.Series | None:
-    "What the photos of a table share, by image; None where it does not say."
+    "The column `group` by image; None if the table has none."
     if not file.is_file():
         return None
     cells = read_label_table(file)
@@ -67,8 +68,8 @@ def _read_groups(file: Path, photos: list[str]) -> pd.Series | None:
 
 
 def _spell_as(photos: list[str], names: pd.Series) -> list[str]:
-    """Names of photos as the photos have them: é is one character to some systems, e and an accent
-    to others.
+    """Spell names as the photos on disk do: é is one character on some systems, e and an accent on
+    others.
     """
     composed = pd.Series(photos, dtype=object).str.normalize('NFC')
     spellings: dict[Any, Any] = dict(zip(composed, photos, strict=True))
@@ -79,25 +80,25 @@ def _spell_as(photos: list[str], names: pd.Series) -> list[str]:
     ]
 
 
-def _content(table: pd.DataFrame) -> list:
-    "Of a table of answers, whatever types pandas keeps it in."
+def _as_lists(table: pd.DataFrame) -> list:
+    "To compare tables regardless of their dtypes."
     return [table.columns.tolist(), table.index.tolist(), table.to_numpy(object).tolist()]
 
 
 def draw_sample(photos: Iterable[str], count: int, seed: int = 0) -> list[str]:
-    """Which photos of a pool to label in full, to measure a model on them.
+    """Draw photos at random, to label them in full and measure a model on them.
 
-    They are drawn at random, by a hash of their names: on photos that somebody chose, or of which a
-    model was unsure, it would be measured how good it is on such photos. Whoever draws from the
-    same pool gets the same, and a larger draw begins with a smaller one.
+    Photos that somebody picked, or that a model is unsure of, would only tell how good it is on
+    such photos. The draw is by a hash of the names: the same for the same pool, and a larger one
+    begins with a smaller one.
 
     Args:
-        photos: different names.
-        count: how many.
-        seed: another one draws others.
+        photos: unique names.
+        count: how many to draw.
+        seed: of the draw.
 
     Raises:
-        SpmlError: if the pool has fewer.
+        SpmlError: if there are fewer photos.
     """
     pool = list(photos)
     if not 0 <= count <= len(pool):
@@ -105,19 +106,19 @@ def draw_sample(photos: Iterable[str], count: int, seed: int = 0) -> list[str]:
             f'{count:,} photos cannot be drawn from a pool of {len(pool):,}. Ask for at most '
             f'{len(pool):,}, or add photos.'
         )
-    start = f'{seed}/' if seed else ''
-    return sorted(pool, key=lambda name: hashlib.sha256((start + name).encode()).digest())[:count]
+    prefix = f'{seed}/' if seed else ''
+    return sorted(pool, key=lambda name: hashlib.sha256((prefix + name).encode()).digest())[:count]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Photos that are to be labelled in full.
+    """Photos to label in full.
 
     Attributes:
-        photos: names, as the table has them.
-        pool: how many they were drawn from.
-        marked: whether a column `split` says which photos test; else they are chosen by name, as
-            for a training.
+        photos: names as in the table.
+        pool: number of photos that they were drawn from.
+        marked: whether a column `split` says which photos test; otherwise the split is drawn by
+            name, as in training.
     """
 
     photos: list[str]
@@ -128,29 +129,28 @@ class Sample:
         where = f'the {self.pool:,} test photos that are not labelled in full'
         if not self.marked:
             where += (
-                ' (chosen by name, as for a training; if you want `spml data FOLDER --split`, give '
-                'it first and draw again)'
+                ' (split by name, as in training; if you want `spml data FOLDER --split`, run it '
+                'first and draw again)'
             )
-        took = 'all' if len(self.photos) == self.pool else 'drawn at random'
-        return f'{len(self.photos):,} photos, {took} of {where}'
+        how = 'all' if len(self.photos) == self.pool else 'drawn at random'
+        return f'{len(self.photos):,} photos, {how} of {where}'
 
 
 def write_sample(folder: str | Path, target: str | Path, count: int) -> Sample:
-    """Copy photos that are to be labelled in full, to set the threshold of a model by them and to
-    measure it on them.
+    """Copy test photos to label in full, to choose the threshold of a model and to measure it.
 
-    They are drawn by `draw_sample` from the photos that test, which no model is trained on. Photos
-    that have all their labels already are left out.
+    They are drawn by `draw_sample` from the test photos, which no model is trained on, without
+    those that have all their labels already.
 
     Args:
         folder: with images/ and labels.csv.
-        target: a new folder, which gets images/ and labels.csv: a column a class, in which what the
-            table knows of these photos stays known.
-        count: how many; of a smaller pool all are taken.
+        target: a new folder, which gets images/ and labels.csv with a column per class, and the
+            labels that are already known.
+        count: how many; all, if there are fewer.
 
     Raises:
-        SpmlError: as `load`; for a count below 1, a target that is there already or cannot be
-            written, and where no photo is left to be labelled.
+        SpmlError: as `load`; for a count below 1, a target that exists or cannot be written, and if
+            no photo is left to label.
     """
     if count < 1:
         raise SpmlError(f'{count} photos; allowed: a whole number from 1 upwards, such as 50.')
@@ -163,14 +163,13 @@ def write_sample(folder: str | Path, target: str | Path, count: int) -> Sample:
     pool = pool[(data.labels[pool] == 0).any(1)]
     if not len(pool):
         raise SpmlError(
-            f'{folder} has no test photo of which a label is unknown, so there is nothing to '
-            'label. `spml evaluate RUN FOLDER` scores its test photos as they are.'
+            f'{folder} has no test photo with an unknown label, so there is nothing to label. '
+            '`spml evaluate RUN FOLDER` scores its test photos as they are.'
         )
     row_of = {names[row]: row for row in pool}
     drawn = draw_sample(row_of, min(count, len(pool)))
     rows = [row_of[name] for name in drawn]
-    cells = np.array(['', '1', '0'], object)[data.labels[rows]]  # -1 is the last of the three
-    table = pd.DataFrame(cells, pd.Index(drawn, name='image'), data.class_names)
+    table = pd.DataFrame(CELLS[data.labels[rows]], pd.Index(drawn, name='image'), data.class_names)
     with new_folder(target) as temporary:
         for row, name in zip(rows, drawn, strict=True):
             copy = temporary / 'images' / name
@@ -181,28 +180,28 @@ def write_sample(folder: str | Path, target: str | Path, count: int) -> Sample:
 
 
 class Sheet:
-    """The answers about a folder of photos, kept in its labels.csv.
+    """The labels that somebody gives the photos of a folder, stored in its labels.csv.
 
-    For most photos one name that applies is enough; other classes stay unknown. A small sample is
-    labelled in full: one half of it becomes the validation set, the other the test set. It must be
-    a fair draw, so it is drawn by a hash of the photos' names, whatever has been labelled before,
-    and stays the same when the work is resumed.
+    For most photos one name that applies is enough; other classes stay unknown. A small random
+    sample is labelled in full, half of it for validation and half for testing. It is drawn by a
+    hash of the photos' names, so it does not depend on earlier answers and stays the same when the
+    work is resumed.
 
     Args:
-        folder: with images/; its labels.csv is gone on with, in any of the three layouts.
-        classes: names to choose from, behind those of the table.
-        sample: how many photos are labelled in full, half of them for validation, half for testing.
-            Those marked `test` come first, and those marked `val` that have been labelled in full.
+        folder: with images/; an existing labels.csv, in any of the three layouts, is continued.
+        classes: names to choose from, besides those of the table.
+        sample: how many photos to label in full. Photos marked `test` come first, and those marked
+            `val` that are labelled in full.
 
     Attributes:
-        images: all photos, paths below images/, in the order in which they are asked about.
-        sample: those of them to be labelled in full.
+        images: all photos, as paths below images/, in the order in which they are asked about.
+        sample: the photos to label in full.
         part: {photo of the sample: 'val' or 'test'}.
         class_names: C names.
 
     Raises:
-        SpmlError: without photos or classes, for a table that cannot be read, or a class that no
-            table can name.
+        SpmlError: without photos or classes, for a table that cannot be read, or an invalid name of
+            a class.
     """
 
     def __init__(self, folder: str | Path, classes: Iterable[str] = (), sample: int = 0):
@@ -211,7 +210,7 @@ class Sheet:
         names, _ = find_images(images_folder(self.folder))
         _refuse_unwritable(names)
         self.images = draw_sample(names, len(names))
-        table = _read(self.file, self.images)
+        table = _read_answers(self.file, self.images)
         self.class_names = usable_class_names([*table.columns.drop('split'), *classes])
         if not self.class_names:
             raise SpmlError(
@@ -219,7 +218,7 @@ class Sheet:
                 'label_photos, classes=["cat", "dog"] in Python.'
             )
         cells = table.drop(columns='split')
-        # as only photos of the sample are
+        # labelled in full, which only photos of the sample are
         in_full = (cells == '0').any(axis=1) | (cells != '').all(axis=1)
         marked = table.split[(table.split == 'test') | ((table.split == 'val') & in_full)]
         parts: dict[Any, str] = marked[marked.index.isin(self.images)].to_dict()
@@ -228,20 +227,18 @@ class Sheet:
         self.part = _halve(self.sample, parts)
 
     def table(self) -> pd.DataFrame:
-        "The answers so far: by image, a column a class with '1', '0' or '', and `split`."
-        table = _read(self.file, self.images)
-        others = (*self.class_names, 'split')
-        self.class_names += [str(name) for name in table if name not in others]  # of another window
+        "The answers so far by image: a column per class with '1', '0' or '', and `split`."
+        table = _read_answers(self.file, self.images)
+        known = (*self.class_names, 'split')
+        # another window may have added classes
+        self.class_names += [str(name) for name in table if name not in known]
         return table.reindex(columns=[*self.class_names, 'split'], fill_value='')
 
     def waiting(self, full: bool = False) -> list[str]:
-        """Photos without an answer.
+        """Photos without an answer, in the order in which they are asked about.
 
         Args:
-            full: of the sample; else of all others.
-
-        Returns:
-            Paths below images/, in the order in which they are asked about.
+            full: those of the sample instead of all others.
         """
         cells = self.table()[self.class_names] != ''
         is_answered: pd.Series = cells.all(axis=1) if full else cells.any(axis=1)
@@ -251,18 +248,18 @@ class Sheet:
         ]
 
     def answer(self, image: str, names: Iterable[str]) -> None:
-        """Keep an answer.
+        """Store an answer.
 
         Args:
             image: one of `images`.
-            names: what is on it. Of a photo of the sample all other classes are absent then, of
-                another one unknown; no name at all means that every class is absent.
+            names: classes that the photo shows. The others become absent if the photo is in the
+                sample, else unknown; without any name all become absent.
 
         Raises:
-            SpmlError: for another name, and if the table cannot be read or written.
+            SpmlError: for an unknown class, and if the table cannot be read or written.
         """
         names = list(names)
-        shown = list(self.class_names)  # without what another window has added since
+        shown = list(self.class_names)  # before another window's classes are added
         if wrong := [name for name in names if name not in shown]:
             raise SpmlError(
                 f'{wrong[0]!r} is no class; there are {join_items(shown)}. Add it first.'
@@ -279,36 +276,33 @@ class Sheet:
             )
 
     def _write(self, table: pd.DataFrame, file: Path) -> None:
-        "Write a table, unless other answers than these would be read from it."
-        kept = table
-        if (table.split == 'train').all():  # the split is drawn then
-            kept = table.drop(columns='split')
+        "Write a table, and refuse it if reading it back gives other answers."
+        written = table
+        if (table.split == 'train').all():  # without a column `split` it is drawn
+            written = table.drop(columns='split')
         groups = _read_groups(self.file, self.images)
         if groups is not None:
-            kept = kept.assign(group=groups.reindex(kept.index, fill_value=''))
-        kept.rename_axis('image').to_csv(file, lineterminator='\n')
+            written = written.assign(group=groups.reindex(written.index, fill_value=''))
+        written.rename_axis('image').to_csv(file, lineterminator='\n')
         try:
-            same = _content(_read(file, self.images)) == _content(table)
+            same = _as_lists(_read_answers(file, self.images)) == _as_lists(table)
         except SpmlError:
             same = False
         if not same:
             raise SpmlError(
-                f'{self.file} stays as it is: with this answer it could not be read any more. '
+                f'{self.file} stays as it is: with this answer it could not be read back. '
                 'Remove control characters from the names of photos and classes in it.'
             )
 
     def add(self, name: str) -> str:
-        """A class more to choose from. Photos of the sample are asked about again, for it is
-        unknown there.
-
-        Args:
-            name: of the class, which may be there already.
+        """Add a class to choose from, if it is new. It is unknown on the photos of the sample, so
+        they are asked about again.
 
         Returns:
-            The name as the table keeps it.
+            The name as it is in the table.
 
         Raises:
-            SpmlError: for a name that no table can have.
+            SpmlError: for an invalid name.
         """
         (name,) = usable_class_names([name])
         self.class_names = usable_class_names([*self.class_names, name])
@@ -329,9 +323,7 @@ def _refuse_unwritable(names: list[str]) -> None:
 
 
 def _halve(sample: list[str], marked: dict[str, str]) -> dict[str, str]:
-    """The part of each photo of a sample: as it is marked, else the one with fewer photos, test
-    first.
-    """
+    "Assign each photo of a sample its marked part, else the part with fewer photos, test first."
     part = {name: marked[name] for name in sample if name in marked}
     size = Counter(part.values())
     for name in sample:
@@ -342,18 +334,18 @@ def _halve(sample: list[str], marked: dict[str, str]) -> dict[str, str]:
 
 
 def parse_answer(text: str, shown: list[str]) -> list[str]:
-    """The names that an answer means.
+    """Parse what somebody has typed.
 
     Args:
-        text: names, beginnings of names, or numbers from 1, separated by commas; numbers by blanks
-            as well.
-        shown: C names in the order in which they are numbered.
+        text: names, beginnings of names, or numbers from 1, separated by commas; numbers also by
+            blanks.
+        shown: C names in the order of their numbers.
 
     Returns:
-        Different names, in the order in which they were typed.
+        Unique names, in the order in which they were typed.
 
     Raises:
-        SpmlError: for what is no class, or the beginning of several.
+        SpmlError: for an unknown or ambiguous name.
     """
     words = re.split(r'[\s,]+' if re.fullmatch(r'[\d\s,]+', text) else ',', text)
     return list(dict.fromkeys(_parse_word(word.strip(), shown) for word in words if word.strip()))
@@ -378,16 +370,17 @@ def _parse_word(word: str, shown: list[str]) -> str:
 
 
 def judge_photos(config: Config, task: Task, root: Path | None = None) -> np.ndarray:
-    """What networks say of training photos that they were not trained on.
+    """Predict each training photo with a network that was not trained on it.
 
-    A network that was trained on a wrong label may have memorised it, and one that read an unknown
-    label as absent has learnt that as well. So the training photos are halved, and the network of
-    each half judges the photos of the other.
+    A network that was trained on a wrong label may have memorised it, and one that took an unknown
+    label for absent has learned that. So two networks are trained, each on half of the training
+    photos, and predict the other half.
 
     Args:
         config: of both networks.
-        task: what it learns from.
-        root: the folder of runs; unset: the setting `runs`. They lie in a folder named by the data.
+        task: the photos and labels.
+        root: the folder of runs, in which a folder named by the data gets both; None: the setting
+            `runs`.
 
     Returns:
         (N_train, C) probabilities in [0, 1].
@@ -398,27 +391,26 @@ def judge_photos(config: Config, task: Task, root: Path | None = None) -> np.nda
     folder = (root or settings.path('runs')) / f'judges-{task.data.fingerprint}'
     probability = np.empty(task.observed.shape)
     for k, judged in enumerate(split_rows(len(task.train), 0.5)):
-        taught = np.setdiff1d(np.arange(len(task.train)), judged)
+        trained = np.setdiff1d(np.arange(len(task.train)), judged)
         half = replace(
             task,
-            train=task.train[taught],
-            observed=task.observed[taught],
+            train=task.train[trained],
+            observed=task.observed[trained],
             test=task.train[judged],
-            side={kind: values[taught] for kind, values in task.side.items()},
+            side={kind: values[trained] for kind, values in task.side.items()},
         )
         result = train(config, task=half, root=folder / f'half-{k}')
         probability[judged] = expit(result.logits['test'].astype(float))
     return probability
 
 
-# labels without evidence that are added to each class, so that three labels do not decide
-PRIOR = 10
+PRIOR = 10  # pseudo-labels that shrink the evidence of classes with few labels
 
 
 def find_doubtful_labels(
     probability: np.ndarray, observed: np.ndarray
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Labels that are probably wrong, and labels that are probably missing.
+    """Rank labels that are probably wrong, and labels that are probably missing.
 
     Args:
         probability: (N, C) in [0, 1], as from `judge_photos`.
@@ -426,9 +418,9 @@ def find_doubtful_labels(
 
     Returns:
         Two tables of row and class. The first has a line for each 1, the least supported first:
-        support (the probability over what is typical of photos with that label) and instead
-        (another class). The second has a line for each entry that is no 1, the likeliest first:
-        probability, by the class's own labels.
+        support (the probability divided by its mean over photos with that label) and instead (the
+        likeliest other class). The second has a line for each 0 and −1, the likeliest first:
+        probability (that the label applies, by the evidence of the labelled photos).
 
     Source: Northcutt et al. (2021), confident learning; Fisher (1936), the linear discriminant.
     """
@@ -454,12 +446,12 @@ def find_doubtful_labels(
 
 
 def _evidence(probability: np.ndarray, positive: np.ndarray) -> np.ndarray:
-    r"""(N, C) log odds that an entry is like the labelled ones of its class rather than the others.
+    r"""(N, C) log odds that an entry resembles the labelled ones of its class rather than the rest.
 
-    The plain probability does not do (a method may leave a whole class near one half), nor its
-    ratio to what is typical of the class (one percent where a class was hardly learnt). With the
+    The plain probability is not enough (a method may leave a whole class near one half), nor is its
+    ratio to the class mean (which may be one percent for a class that was hardly learned). With the
     logits $s$, their mean $t$ over the $n$ labelled photos and $u$ over the others, and their
-    variance $\sigma^2$ within both, it is Fisher's discriminant, shrunk where labels are few:
+    variance $\sigma^2$ within both, it is Fisher's discriminant, shrunk for few labels:
 
     $$\frac{n}{n+10}\,\frac{t-u}{\sigma^2}\Big(s-\frac{t+u}{2}\Big)+\log\frac{n+1}{N-n+1}$$
     """

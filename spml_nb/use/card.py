@@ -1,4 +1,4 @@
-"""A trained model as a folder for the model hubs: weights, configuration, and a card."""
+"""Writes a trained model as a folder for model hubs: weights, configuration and model card."""
 
 import dataclasses
 import json
@@ -28,15 +28,15 @@ from .scoring import LabelScores, count_chosen, format_scores, score_labels
 
 @dataclass(frozen=True)
 class Facts:
-    """What a card says beyond the run.
+    """What a model card says that the run does not know.
 
     Attributes:
-        license: a word of the hubs, such as 'apache-2.0'.
+        license: an identifier of the hubs, such as 'apache-2.0'.
         rights: sentences about the photos, their labels and their licences.
-        limits: sentences about what the model cannot do, beyond those that hold for every model.
-        elsewhere: how well it does on other photos, Markdown.
-        model: how commands name it.
-        command: what made it; unset: `spml train` with the run's configuration.
+        limits: sentences about what the model cannot do, besides those true of every model.
+        elsewhere: Markdown about its scores on other photos.
+        model: what commands call it.
+        command: what made it; default: `spml train` with the run's configuration.
     """
 
     license: str = 'unknown'
@@ -50,18 +50,17 @@ class Facts:
     command: str = ''
 
 
-FEW_TEST_PHOTOS = 20  # test photos with a label, below which its numbers say little
+FEW_TEST_PHOTOS = 20  # the scores of a class with fewer positive test photos say little
 
 
 def score_test_photos(
     run: Run, data: Dataset, description: dict, per_class: bool = False
 ) -> LabelScores:
-    """Score the logits that a run stored, calibrated as its network is.
+    """Score the test logits that a run has stored, with the calibration of the description.
 
     Args:
-        run, data: with test photos.
         description: as from `describe_network`.
-        per_class: name each class from its own threshold on.
+        per_class: use one threshold per class.
 
     Raises:
         SpmlError: if the run has no test photos.
@@ -83,12 +82,11 @@ def score_test_photos(
 
 
 def _describe_scores(scores: LabelScores, thresholds: list[float] | None = None) -> dict:
-    "What the template says of test photos. thresholds: of each class."
+    "Fields of the template about test photos. thresholds: per class."
     scores = replace(scores, classes=scores.classes.rename(index=escape_for_markdown))
     classes = scores.classes
     rare = classes.present < FEW_TEST_PHOTOS
-    remarks = (scores.overnaming, scores.narrow_naming, scores.over, scores.bounds)
-    total = [format_card_table(format_scores(scores.total), 'in percent'), *remarks]
+    total = [format_card_table(format_scores(scores.total), 'in percent'), *scores.remarks]
     each = format_scores(classes)
     if thresholds:
         each['own threshold'] = [f'{t:.3g}' for t in thresholds]
@@ -99,21 +97,13 @@ def _describe_scores(scores: LabelScores, thresholds: list[float] | None = None)
         'never': join_items(classes.index[classes.named == 0], 99),
         'weak': join_items(classes.index[rare], 99),
         'poor': join_items(classes.index[(classes.ap < 50) & ~rare], 99),
-        'total': '\n\n'.join(text for text in total if text),
+        'total': '\n\n'.join(total),
         'each': format_card_table(each, 'label'),
     }
 
 
 def format_card_table(table: pd.DataFrame, corner: str) -> str:
-    """A table as Markdown.
-
-    Args:
-        table: of texts.
-        corner: text above the index.
-
-    Returns:
-        A line for the head, one below it, and one a row.
-    """
+    "Format a table of texts as Markdown. corner: text above the index."
     return files.markdown_table(
         [[corner, *table], *table.reset_index().to_numpy().tolist()]
     ).rstrip()
@@ -128,7 +118,7 @@ SHOWN_LABELS = {
 
 
 def describe_data(run: Run, data: Dataset) -> dict:
-    "What a template says of the training, as a card has it."
+    "Fields of a template about the training data."
     config = run.config
     split = data.split
     if not config.hold_out:  # the validation photos were trained on
@@ -155,7 +145,7 @@ def describe_data(run: Run, data: Dataset) -> dict:
 
 
 def training_command(config: Config) -> str:
-    "The command that trains such a run again; FOLDER stands for photos of one's own."
+    "The command that repeats a run; FOLDER stands for the user's own photos."
     defaults = {field.name: field.default for field in dataclasses.fields(Config)}
     changed = {
         name: value
@@ -163,12 +153,12 @@ def training_command(config: Config) -> str:
         if name not in ('root', 'device') and value not in (defaults[name], [])
     }
     is_named = config.dataset in loading.names()
-    changed['dataset'] = config.dataset if is_named else 'FOLDER'  # of one's own photos
+    changed['dataset'] = config.dataset if is_named else 'FOLDER'
     return f"spml train -y {shlex.quote(json.dumps(changed, ensure_ascii=False))}"
 
 
 def _render_card(name: str, run: Run, description: dict, facts: Facts) -> str:
-    "Markdown behind a head of YAML, as the hubs read it. name: of the model."
+    "Markdown with a YAML header, as the hubs read it."
     data = load_run_data(run, run.config, True)
     scores = score_test_photos(run, data, description)
     environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
@@ -204,9 +194,9 @@ HUB_METRICS = {
 
 
 def _head(name: str, description: dict, scores: LabelScores, facts: Facts) -> dict:
-    "What a hub reads."
+    "The YAML header of a card."
     labels = {metric: metric for metric in HUB_METRICS}
-    if scores.observed_only:  # nothing else was measured against true labels
+    if scores.observed_only:  # nothing else can be measured
         labels = {'recall': 'recall of observed labels'}
     metrics = [
         {
@@ -238,25 +228,18 @@ CARD = 'README.md'
 
 def _config_json(description: dict) -> str:
     class_names = description['class_names']
+    thresholds = description.get('class_thresholds')
     content = {
         'library_name': METADATA_KEY,
         'problem_type': 'multi_label_classification',
         'threshold': description['threshold'],
-        **_class_thresholds(description),
+        'class_thresholds': thresholds and dict(zip(class_names, thresholds, strict=True)),
         'id2label': dict(enumerate(class_names)),
         'label2id': {name: c for c, name in enumerate(class_names)},
         'preprocessing': describe_preprocessing(description),
         'description': description,
     }
-    return as_json(content) + '\n'
-
-
-def _class_thresholds(description: dict) -> dict:
-    thresholds = description.get('class_thresholds')
-    if thresholds is None:
-        return {}
-    names = description['class_names']
-    return {'class_thresholds': dict(zip(names, thresholds, strict=True))}
+    return as_json({name: value for name, value in content.items() if value is not None}) + '\n'
 
 
 def write_model_folder(
@@ -266,28 +249,27 @@ def write_model_folder(
     head_only: bool = False,
     calibration: list[list[float]] | None = None,
 ) -> Path:
-    """A finished run as a folder in the layout of the model hubs.
+    """Write a finished run as a folder in the layout of the model hubs.
 
-    `model.safetensors` is a file as `export` writes it, `config.json` says the same for programs
-    that do not read its header, `README.md` is the card: data, scores and limits. Where of each
-    test photo only some labels are known, the card gives the recall of these and lower bounds for
-    the rest; its head, which the hubs read, has no mAP, F1 or precision then.
+    `model.safetensors` is a file as `export` writes it, `config.json` repeats its description for
+    programs that do not read the header, `README.md` is the model card: data, scores and limits. If
+    only some labels of the test photos are known, the card has their recall and lower bounds
+    instead of mAP, F1 and precision.
 
     Args:
-        run: its folder or its name in the setting `runs`; or a model that has its card already, as
-            in `find_exported`.
-        folder: where; unset: the run's name, here. An earlier model in it is replaced.
+        run: its folder or its name in the setting `runs`; or a model with a card, as in
+            `find_exported`.
+        folder: default: the run's name in the current folder. An earlier model in it is replaced.
         facts: what the run does not know.
-        head_only: see `spml_nb.use.export.write_safetensors`.
-        calibration: see `Network.calibrate`; the threshold is 0.5 then.
+        head_only: as in `spml_nb.use.export.write_safetensors`.
+        calibration: as in `Network.calibrate`; sets the threshold to 0.5.
 
     Returns:
         The path of the folder.
 
     Raises:
-        SpmlError: for a run that is not there, not finished or damaged, or has no test photos;
-            where its data are gone or have changed; for a folder that holds other files, or cannot
-            be written.
+        SpmlError: for a run that is missing, unfinished or damaged, or has no test photos; if its
+            data are gone or have changed; for a folder with other files, or that cannot be written.
     """
     folder = Path(folder or Path(run).name)
     _refuse_other_files(folder)
@@ -301,8 +283,8 @@ def write_model_folder(
         text = model.with_name(CARD).read_text(encoding='utf-8')
     else:
         raise SpmlError(
-            f'{model} has no card beside it, and its scores are not known. Give the run it was '
-            'made of.'
+            f'{model} has no card beside it, so its scores are unknown. Give the run that it was '
+            'made from.'
         )
     files.write_atomically(
         folder / WEIGHTS, lambda file: write_safetensors(network, file, head_only)
@@ -313,13 +295,11 @@ def write_model_folder(
 
 
 def _refuse_other_files(folder: Path) -> None:
-    "An earlier model may be replaced, and what a killed writer has left is nobody's."
+    "Raise if a folder has files besides an earlier model and leftovers of killed writers."
     if not folder.is_dir():
         return
     replaceable = (WEIGHTS, CONFIG, CARD) if (folder / WEIGHTS).is_file() else ()
     names = [path.name for path in folder.iterdir() if not files.TEMPORARY.match(path.name)]
     others = sorted(set(names) - set(replaceable))
     if others:
-        raise SpmlError(
-            f'{folder} holds other files ({join_items(others, 3)}). Name a folder that is new.'
-        )
+        raise SpmlError(f'{folder} has other files ({join_items(others, 3)}). Name a new folder.')

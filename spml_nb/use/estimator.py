@@ -1,4 +1,4 @@
-"""A classifier in the manner of scikit-learn: arrays of features in, no folder and no config."""
+"""A scikit-learn classifier on arrays of features: no folder and no configuration."""
 
 import copy
 import math
@@ -24,42 +24,42 @@ if TYPE_CHECKING:
 
 
 class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
-    """A multi-label head on features in memory, trained from partial labels by one of the methods.
+    """A multi-label head on features in memory, trained on partial labels by one of the methods.
 
-    It is what `spml train -p regime linear` trains, with the same optimiser, schedule and choice of
-    the epoch. Features are taken as they are: put a `StandardScaler` before it where columns differ
-    in scale.
+    It trains like `spml train -p regime linear`: the same optimiser, schedule and choice of the
+    epoch. Features are not scaled: put a `StandardScaler` before it if columns differ in scale.
 
     Args:
         method: a name of `spml_nb.methods.names()`, whose head takes feature vectors and which
-            needs one view of an image and nothing beyond its labels.
-        hparams: the method's hyper-parameters; those left out are at its defaults.
+            needs one view of an image and nothing but its labels.
+        hparams: the method's hyper-parameters, if they differ from its defaults.
         head: 'linear' or 'cosine'; None: the method's.
         learning_rate: of Adam, above 0; the one setting that is worth a search.
-        batch_size: rows in a step.
-        max_iter: epochs at most.
+        batch_size: rows per step.
+        max_iter: maximum number of epochs.
         early_stopping: hold out some rows, keep the epoch that scores best on them, and choose the
-            threshold of `predict` there. Without it the last epoch is kept, and the threshold is
+            threshold of `predict` on them. Otherwise the last epoch is kept, and the threshold is
             0.5.
-        validation_fraction: the share of the rows that is held out, in (0, 1), unless `fit` is
-            given others.
+        validation_fraction: the share of the rows to hold out, in (0, 1); ignored if `fit` gets
+            validation data.
         n_iter_no_change: stop after so many epochs without a better score; 0: never.
-        random_state: of the rows held out, of the start and of the order: an int for equal results.
+        random_state: of the split, the initial weights and the order of rows; an int for
+            reproducible results.
         device: 'cpu', 'cuda', … or 'auto'.
 
     Attributes:
-        classes_: (C,) the columns of y: their names where y is a DataFrame, else 0 … C−1.
+        classes_: (C,) the column names of y if it is a DataFrame, else 0 … C−1.
         n_features_in_: D.
-        feature_names_in_: (D,) names of the columns of X, where it has any.
-        threshold_: the probability from which on `predict` names a class.
-        n_iter_: epochs that were trained.
+        feature_names_in_: (D,) the column names of X, if it has any.
+        threshold_: the probability at which `predict` names a class.
+        n_iter_: number of epochs trained.
         best_iter_: the epoch that was kept, from 1.
         loss_curve_: the mean loss of each epoch.
-        validation_scores_: in percent, of each epoch: mAP where at least half of the rows held out
-            have known negatives, else the ROC-AUC of observed positives; without `early_stopping`
-            empty.
+        validation_scores_: of each epoch, in percent: mAP if at least half of the rows held out
+            have known negatives, else the ROC-AUC of observed positives; empty without
+            `early_stopping`.
         head_: the trained head, a `torch.nn.Module`.
-        method_: the method with all that it has learnt about the labels.
+        method_: the method with what it has learned about the labels.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -119,14 +119,14 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
 
         Args:
             X: (N, D) features.
-            y: (N, C), 1 for a positive, 0 for unknown, −1 for a negative; without any −1 just
-                positives are known. Complete targets in {0, 1} are given as `2 * y - 1`.
-            X_val: (M, D) features that choose epoch and threshold, in place of some rows of X.
-            y_val: (M, C) their labels, as those of y.
+            y: (N, C), 1 for a positive, 0 for unknown, −1 for a negative. Complete targets in
+                {0, 1} become `2 * y - 1`.
+            X_val: (M, D) features that choose epoch and threshold, instead of some rows of X.
+            y_val: (M, C) their labels, as in y.
 
         Raises:
-            SpmlError: for labels of another kind or shape, nothing observed, or a method that needs
-                more than features and labels.
+            SpmlError: for labels of another type or shape, without a positive, or for a method that
+                needs more than features and labels.
         """
         features = validate_data(self, X, dtype=np.float32, ensure_min_samples=2)
         observed = self._observed(y, len(features))
@@ -139,8 +139,12 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
             train = np.arange(len(features))
             features = np.concatenate([features, held_out])
             observed = np.concatenate([observed, labels])
+        elif self.early_stopping:
+            from ..data.labels import split_rows
+
+            train, val = split_rows(len(features), self.validation_fraction, seed)
         else:
-            train, val = self._split(len(features), seed)
+            train, val = np.arange(len(features)), np.arange(0)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self._train(features, observed, train, val, seed)
@@ -162,23 +166,16 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
             )
         if labels.ndim != 2 or len(labels) != rows or classes not in (None, labels.shape[1]):
             raise SpmlError(
-                f'y {labels.shape} must be ({rows}, {classes or "C"}): a row for each of X, a '
-                'column for each class.'
+                f'y has shape {labels.shape}; needed: ({rows}, {classes or "C"}), a row for each '
+                'row of X and a column for each class.'
             )
         return labels.astype(np.int8)
-
-    def _split(self, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        from ..data.labels import split_rows
-
-        if not self.early_stopping:
-            return np.arange(n), np.arange(0)
-        return split_rows(n, self.validation_fraction, seed)
 
     def _train(
         self, X: np.ndarray, observed: np.ndarray, train: np.ndarray, val: np.ndarray, seed: int
     ) -> None:
-        """Train on some rows, choose epoch and threshold by others; the seed is in force."""
-        # here, so that the import of the class is quick
+        "Train on some rows, and choose epoch and threshold on others."
+        # imported here, to keep the import of the class fast
         from ..methods import core
         from ..models.heads import HEADS
         from ..runs.config import Config, resolve
@@ -188,7 +185,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
 
         self._refuse_other_methods(core.find(self.method))
         task = _task_in_memory(observed, train, val)
-        config: Any = resolve(  # after which no field that is read here is None
+        config: Any = resolve(  # fields read here are not None afterwards
             Config(
                 loss=self.method,
                 dataset='features',
@@ -280,13 +277,13 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
             if choice.see({'raw': value}, stage.number, epoch):
                 best = copy.deepcopy((head.state_dict(), method.state_dict()))
         self.n_iter_ += epoch
-        assert choice.best is not None  # a finite loss has come before
+        assert choice.best is not None  # set by the first epoch
         self.best_iter_ = choice.best['epoch']
         head.load_state_dict(best[0])
         method.load_state_dict(best[1])
 
     def _refuse_other_methods(self, method: 'type[Method]') -> None:
-        "A method that features in memory are not enough for."
+        "Raise for a method that needs more than features and labels."
         name = self.method
         if method.side:
             raise SpmlError(
@@ -309,15 +306,15 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
         return predict_logits(self.head_, self.method_, source, np.arange(len(features))).cpu()
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """(N, C) float32 logits, by which rows are ranked."""
+        "(N, C) float32 logits."
         return self._logits(X).numpy()
 
     def predict_proba(self, X: ArrayLike) -> np.ndarray:
-        """(N, C) in [0, 1], each class by itself: rows do not add up to 1."""
+        "(N, C) in [0, 1], independent for each class: rows do not sum to 1."
         return self._logits(X).double().sigmoid().numpy()
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """(N, C) int in {0, 1}: the classes whose probability reaches `threshold_`."""
+        "(N, C) int in {0, 1}: the classes whose probability reaches `threshold_`."
         return (self.predict_proba(X) >= self.threshold_).astype(int)
 
     def score(self, X: ArrayLike, y: ArrayLike, sample_weight: None = None) -> float:
@@ -325,9 +322,9 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
 
         Args:
             X: (N, D).
-            y: (N, C). Where it has any −1, 0 is unknown and counts nowhere; else 0 is absent, as in
-                complete targets.
-            sample_weight: not supported; there for scikit-learn.
+            y: (N, C). If it has any −1, 0 is unknown and ignored; else 0 is absent, as in complete
+                targets.
+            sample_weight: not supported; required by scikit-learn.
         """
         from ..metrics import average_precision
 
@@ -341,15 +338,15 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _task_in_memory(observed: np.ndarray, train: np.ndarray, val: np.ndarray) -> 'Task':
-    "What `training.selection` asks of a run: the labels and which rows are which."
+    "Labels and split as `training.selection` needs them."
     from ..data.dataset import Dataset
     from ..training.task import Task
 
     n, classes = observed.shape
     if not (observed[train] > 0).any():
         raise SpmlError(
-            f'no positive is observed in the {len(train)} rows that are trained on: there is '
-            'nothing to learn from. Give y with some 1.'
+            f'none of the {len(train)} training rows has a positive, so there is nothing to learn '
+            'from. Give y with some 1.'
         )
     split = np.full(n, 'train')
     split[val] = 'val'

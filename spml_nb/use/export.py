@@ -1,4 +1,4 @@
-"""A trained model in one file that carries everything needed to use it."""
+"""Exports a trained model as one file that holds everything needed to use it."""
 
 import io
 import json
@@ -22,9 +22,7 @@ METADATA_KEY = 'spml_nb'  # of the description
 
 
 def _file_metadata(description: dict) -> dict[str, str]:
-    """What a file says besides its weights, as JSON: all of the description, and parts of it again
-    for readers that look only for those.
-    """
+    "A description as JSON, and parts of it again for programs that read only those."
     content = {
         METADATA_KEY: description,
         'class_names': description['class_names'],
@@ -61,17 +59,14 @@ _KINDS = {
 
 
 def read_description(text: str | None, file: Path) -> dict:
-    """The description in a file, checked.
+    """Parse and check the description in a file.
 
     Args:
-        text: what the file has under the name 'spml_nb', None if nothing.
+        text: the file's metadata under the key 'spml_nb', None if missing.
         file: for messages.
 
-    Returns:
-        The description.
-
     Raises:
-        SpmlError: when it is missing, damaged, or of a newer version of this library.
+        SpmlError: if it is missing, damaged, or of another format version.
     """
     if text is None:
         raise SpmlError(
@@ -90,12 +85,14 @@ def read_description(text: str | None, file: Path) -> dict:
             'wrote it.'
         )
     if wrong:
-        raise _damaged(file, f"its description is not whole ({', '.join(wrong)})")
+        raise _damaged(
+            file, f"fields of its description are missing or invalid ({', '.join(wrong)})"
+        )
     return description
 
 
 def _wrong_fields(description: dict) -> list[str]:
-    "Names of fields that are missing, of another kind, or not allowed."
+    "Names of fields that are missing or invalid."
     wrong = [name for name, kind in _KINDS.items() if type(description.get(name)) is not kind]
     if wrong:
         return wrong
@@ -140,13 +137,13 @@ def _damaged(file: Path, why: str) -> SpmlError:
 
 
 def write_safetensors(network: Network, file: Path, head_only: bool = False) -> None:
-    """Keep the weights and the description of a network.
+    """Write the weights and the description of a network.
 
     Args:
         network: in evaluation mode, on the CPU.
-        file: a Path.
-        head_only: leave out the backbone, which has its pretrained weights; the file says which
-            they are.
+        file: to write.
+        head_only: leave out the backbone, which must have its pretrained weights; the file stores
+            their hash.
     """
     from safetensors.torch import save
 
@@ -162,9 +159,7 @@ def write_safetensors(network: Network, file: Path, head_only: bool = False) -> 
 
 
 def _read_safetensors(file: Path) -> Network:
-    """On the CPU. A file without backbone is refused where other pretrained weights are installed
-    than it was trained on.
-    """
+    "On the CPU. A file without backbone is refused if other pretrained weights are installed."
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -172,19 +167,11 @@ def _read_safetensors(file: Path) -> Network:
             metadata = opened.metadata() or {}
             state = {name: opened.get_tensor(name) for name in opened.keys()}
     except (SafetensorError, OSError) as error:
-        raise _damaged(file, f'it is no whole safetensors file ({error})') from error
+        raise _damaged(file, f'it is no complete safetensors file ({error})') from error
     description = read_description(metadata.get(METADATA_KEY), file)
     try:
         network = _build_network(description, state)
-    except (
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        LookupError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except Exception as error:  # a wrong description breaks anything
         why = error if isinstance(error, SpmlError) else str(error)[:300]
         raise _damaged(file, f'weights and description do not fit ({why})') from error
     key = description.get('backbone_key')
@@ -226,32 +213,28 @@ WEIGHTS = 'model.safetensors'  # as the model hubs call it
 
 
 def shipped_models() -> list[str]:
-    """The models that come with the package.
-
-    Returns:
-        Their names, those of the data sets that they were trained on.
-    """
+    "Names of the models that come with the package: the data sets that they were trained on."
     return sorted(file.parent.name for file in SHIPPED.glob(f'*/{WEIGHTS}'))
 
 
 def find_exported(model: str | Path) -> Path | None:
-    """The file that a name stands for.
+    """Find the file of an exported model.
 
     Args:
         model: a name of `shipped_models`, a folder with `model.safetensors`, or an exported file.
-            A bare name is first of all that of a run.
 
     Returns:
-        A file of `export`, whether it is there or not; None for anything else, such as a run.
+        The file, which may not exist; None for anything else, such as a run. A run takes precedence
+        over a folder of the same name.
     """
-    place = SHIPPED / model if model in shipped_models() else Path(model)
-    if (place / WEIGHTS).is_file() and not _is_name_of_run(model):
-        return place / WEIGHTS
-    return place if place.suffix in WRITERS and not place.is_dir() else None
+    path = SHIPPED / model if model in shipped_models() else Path(model)
+    if (path / WEIGHTS).is_file() and not _is_name_of_run(model):
+        return path / WEIGHTS
+    return path if path.suffix in WRITERS and not path.is_dir() else None
 
 
 def _is_name_of_run(model: str | Path) -> bool:
-    "`export RUN --card` writes ./RUN, and the run may have been trained again since."
+    "`export RUN --card` writes ./RUN, but the run may have been trained again since."
     run = settings.path('runs') / model
     is_bare = str(model) == Path(model).name
     return is_bare and (run / 'config.json').is_file() and not (run / WEIGHTS).is_file()
@@ -263,12 +246,12 @@ def _is_name_of_run(model: str | Path) -> bool:
 class _Probabilities(nn.Sequential):
     def forward(self, images: torch.Tensor) -> torch.Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         probabilities: torch.Tensor = super().forward(images)
-        return probabilities  # the name by which an exported model takes its input
+        return probabilities  # `images` becomes the name of the exported input
 
 
 def _trace_network(network: Network) -> torch.export.ExportedProgram:
-    """From images (B, 3, S, S) uint8 to probabilities (B, C) float32, for any B. From here on the
-    weights of the network take no gradient, nor do those of the program.
+    """Trace images (B, 3, S, S) uint8 to probabilities (B, C) float32, for any B. The weights of
+    network and program require no gradient afterwards.
     """
     size = network.description['image_size']
     example = torch.zeros(2, 3, size, size, dtype=torch.uint8)
@@ -327,7 +310,7 @@ def _write_onnx(network: Network, file: Path) -> None:
 
 
 def _read_onnx(file: Path) -> Predictor:
-    "On the CPU, with as many threads as torch uses."
+    "On the CPU, with the number of threads that torch uses."
     _require('onnxruntime')
     import onnxruntime
 
@@ -339,12 +322,12 @@ def _read_onnx(file: Path) -> Predictor:
             file.read_bytes(), options, providers=['CPUExecutionProvider']
         )
     except Exception as error:  # its exceptions have no common class
-        raise _damaged(file, f'it is no whole ONNX model ({str(error)[:200]})') from error
+        raise _damaged(file, f'it is no complete ONNX model ({str(error)[:200]})') from error
     description = read_description(
         session.get_modelmeta().custom_metadata_map.get(METADATA_KEY), file
     )
     if not _has_right_ports(session, description):
-        raise _damaged(file, 'inputs and outputs are not those of its description')
+        raise _damaged(file, 'inputs and outputs do not fit its description')
 
     def function(pixels: torch.Tensor) -> np.ndarray:
         images = np.ascontiguousarray(pixels.numpy())
@@ -375,23 +358,19 @@ def _has_right_ports(session: Any, description: dict[str, Any]) -> bool:
 
 
 def load_exported(file: str | Path, *, device: str | None = None) -> Predictor:
-    """A model from a file that `export` wrote. Nothing in the file is executed.
+    """Load a model from a file that `export` wrote, without executing anything in the file.
 
-    So no .pt2 is loaded: reading one can run a program (torch 2.14). It unpickles sample inputs,
-    weights and constants, evaluates sizes as Python with `sympy.sympify`, and loads compiled
-    libraries: to look for pickles among its members is not enough.
+    A .pt2 is refused because reading one can run a program (torch 2.14): it unpickles sample
+    inputs, weights and constants, evaluates sizes as Python with `sympy.sympify`, and loads
+    compiled libraries, so looking for pickles among its members would not be enough.
 
     Args:
         file: .safetensors or .onnx.
-        device: of .safetensors; unset: the setting `device`. ONNX is computed on the CPU.
-
-    Returns:
-        Predictor with `class_names`, `threshold`, `preprocessing` and `predict(images)`; called
-        with bytes (B, 3, S, S), it gives probabilities.
+        device: for .safetensors, None: the setting `device`. ONNX runs on the CPU.
 
     Raises:
-        SpmlError: for another suffix, .pt2 among them; for a file that is missing, damaged or
-            something else; when a package is missing.
+        SpmlError: for .pt2 and other suffixes; a file that is missing or damaged; a missing
+            package.
     """
     file = Path(file)
     suffix = one_of(file.suffix, WRITERS, f'suffix (of {file})')
@@ -410,16 +389,13 @@ WRITERS = {'.safetensors': write_safetensors, '.pt2': _write_pt2, '.onnx': _writ
 
 
 def load_network(run: str | Path) -> Network:
-    """The network of a finished run, or of a .safetensors file.
+    """Load the network of a finished run or a .safetensors file, in evaluation mode, on the CPU.
 
     Args:
-        run: see `export`.
-
-    Returns:
-        Network in evaluation mode, on the CPU.
+        run: as in `export`.
 
     Raises:
-        SpmlError: for a run that is not there, not finished or damaged, and as `load_exported` and
+        SpmlError: for a run that is missing, unfinished or damaged, and as `load_exported` and
             `spml_nb.use.predictor.refuse_non_finite`.
     """
     file = find_exported(run)
@@ -435,28 +411,25 @@ def load_network(run: str | Path) -> Network:
 
 
 def export(run: str | Path, file: str | Path) -> Path:
-    """A finished run as one file.
+    """Write a finished run as one file.
 
     | suffix | for | holds | read by |
     |---|---|---|---|
-    | `.safetensors` | this library; starting weights of a run | weights, description |
-    `load_exported` |
+    | `.safetensors` | this library; initial weights | weights, description | `load_exported` |
     | `.onnx` | programs with ONNX Runtime | weights, computation, description | `load_exported` |
     | `.pt2` | programs with PyTorch | weights, computation, description | `torch.export.load` |
 
     Args:
         run: its folder, its name in the setting `runs`, or a .safetensors file as from
             `find_exported`.
-        file: its suffix, .safetensors, .pt2 or .onnx, says which format; an existing file is
-            replaced when the new one is whole.
+        file: its suffix is the format; an existing file is replaced once the new one is complete.
 
     Returns:
         The path of the file.
 
     Raises:
-        SpmlError: for another suffix; for a run that is not there, not finished or damaged; when a
-            package is missing; for a backbone that this format cannot hold; when the file cannot be
-            written.
+        SpmlError: for another suffix; a run that is missing, unfinished or damaged; a missing
+            package; a backbone that the format cannot hold; if the file cannot be written.
     """
     file = Path(file)
     write = WRITERS[one_of(file.suffix, WRITERS, f'suffix (of {file})')]

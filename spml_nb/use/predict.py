@@ -1,4 +1,4 @@
-"""Predicts the labels of any photos with a trained run."""
+"""Names the labels of any photos with a trained model."""
 
 import csv
 from pathlib import Path
@@ -20,16 +20,13 @@ WHAT_PROBABILITIES_ARE = (
 
 
 def open_model(run: str | Path, device: str | None = None) -> Predictor:
-    """A trained model, ready for use.
+    """Open a trained model.
 
     Args:
         run: the folder of a finished run, its name in the setting `runs`, a file of
             `spml_nb.use.export.export`, a folder of `spml_nb.use.card.write_model_folder`, or a
             name of `spml_nb.use.export.shipped_models`.
-        device: unset: the setting `device`.
-
-    Returns:
-        Predictor.
+        device: None: the setting `device`.
 
     Raises:
         SpmlError: as `spml_nb.training.network.open_network` and
@@ -51,35 +48,39 @@ def predict(
     per_class: bool = False,
     skip_unreadable: bool = False,
 ) -> pd.DataFrame:
-    """Probabilities and labels of any images, by a trained run.
+    """Predict probabilities and labels of any images.
 
     Args:
         run: as in `open_model`.
-        images: a folder (with all below it), a file, a PIL image, or a list of files and PIL
+        images: a folder (with its subfolders), a file, a PIL image, or a list of files and PIL
             images.
         batch_size: images at a time.
-        device: unset: the setting `device`.
-        threshold: the probability in (0, 1) from which on a label is named; unset: the run's own.
-        per_class: name each class from a threshold of its own on, as the run has chosen them.
-        skip_unreadable: leave out images that cannot be read, if there are others; they are in
-            `attrs['unusable']`, {name: why}.
+        device: None: the setting `device`.
+        threshold: the probability in (0, 1) at which a label is named; None: that of the run.
+        per_class: use the run's thresholds per class.
+        skip_unreadable: leave out images that cannot be read, if there are others.
 
     Returns:
-        DataFrame with one row per image: `image`; for each class a column with its probability in
-        [0, 1]; and `labels`, the names, joined by '|', whose probability reaches the threshold,
-        which is `attrs['threshold']`, a number, or {class: number}; `attrs['one_threshold']` is the
-        run's own for all classes. `attrs['on_validation']` says what that names on validation where
-        only some labels are known, as `spml_nb.training.summary.named_on_validation` has it, None
-        where another one names; `attrs['labels_a_photo']` how many labels a photo had where the
-        threshold was chosen, None where that is not known; `attrs['calibrated']` whether labelled
-        photos chose it after the training.
+        DataFrame with one row per image: `image`; a column per class with its probability in [0,
+        1]; and `labels`, the names whose probability reaches the threshold, joined by '|'. Its
+        `attrs`:
+
+        - threshold: the one that was used, or {class: threshold}.
+        - one_threshold: the run's threshold for all classes.
+        - unusable: {name of an image that cannot be read: why}.
+        - on_validation: what the run's threshold names on validation photos, as from
+          `spml_nb.training.summary.named_on_validation`; None if another one was used, or precision
+          and F1 were measured.
+        - labels_a_photo: mean number of labels of the photos that chose the threshold; None if
+          unknown.
+        - calibrated: whether threshold or probabilities were calibrated after the training.
 
     Raises:
-        SpmlError: for a run that is not there, not finished or damaged, or gives no finite numbers;
-            for a threshold out of range; when there is no image; for images that cannot be read,
-            naming all of them before anything is predicted.
+        SpmlError: for a run that is missing, unfinished or damaged, or gives no finite numbers; for
+            a threshold out of range; without an image; for images that cannot be read, naming all
+            of them before anything is predicted.
 
-    Source: EM/APL's supplement, for the way in which the threshold is tuned.
+    Source: EM/APL's supplement, for how the threshold is tuned.
     """
     model = open_model(run, device)
     return model.predict(
@@ -96,10 +97,10 @@ def name_likeliest(table: pd.DataFrame, count: int) -> pd.DataFrame:
 
     Args:
         table: as from `predict`.
-        count: of labels; more than there are means all.
+        count: labels per image, at most all.
 
     Returns:
-        The table, with the likeliest labels of each image, the likeliest first.
+        The table with other `labels`, the likeliest first.
 
     Raises:
         SpmlError: for a count below 1.
@@ -108,54 +109,51 @@ def name_likeliest(table: pd.DataFrame, count: int) -> pd.DataFrame:
         raise SpmlError(f'top={count}; allowed: a whole number of labels from 1 upwards.')
     names = table.columns[1:-1].to_numpy()
     order = np.argsort(-table.iloc[:, 1:-1].to_numpy(float), axis=1, kind='stable')
-    named = table.copy()  # with its attrs
+    named = table.copy()  # keeps attrs
     named.isetitem(table.shape[1] - 1, ['|'.join(names[row]) for row in order[:, :count]])
     return named
 
 
 def as_csv(table: pd.DataFrame, names_first: bool = False) -> str:
-    """Predictions as comma-separated text that a spreadsheet can open: no cell is a formula.
+    """Format predictions as CSV in which no cell is a formula to a spreadsheet.
+
+    Its columns `image` and `labels` can be used as a labels.csv.
 
     Args:
         table: as from `predict`, or some of its columns.
-        names_first: put the last column behind the first.
-
-    Returns:
-        The text. As a labels.csv, its columns `image` and `labels` say what the table says.
+        names_first: move the last column next to the first.
     """
-    guards = {'image': './', 'labels': '|'}  # a table of labels is read as without them
+    guards = {'image': './', 'labels': '|'}  # prefixes that a labels.csv ignores
     shown = table.copy()
     shown.columns = [escape_for_spreadsheet(str(name)) for name in table]
-    for place in {0, len(table.columns) - 1}:  # by place: a class may be called image
-        guard = guards.get(table.columns[place])
+    for k in {0, len(table.columns) - 1}:  # not by name: a class may be called image
+        guard = guards.get(table.columns[k])
         if guard:
-            cells = [escape_for_spreadsheet(str(cell), guard) for cell in table.iloc[:, place]]
-            shown.isetitem(place, cells)
+            cells = [escape_for_spreadsheet(str(cell), guard) for cell in table.iloc[:, k]]
+            shown.isetitem(k, cells)
     if names_first:
         shown = shown.iloc[:, [0, -1, *range(1, len(table.columns) - 1)]]
-    # Python before 3.13 leaves a carriage return bare
-    broken = any('\r' in str(cell) for cell in table.iloc[:, 0])
+    # before Python 3.13, csv does not quote a carriage return
+    has_return = any('\r' in str(cell) for cell in table.iloc[:, 0])
     return shown.to_csv(
         index=False,
         lineterminator='\n',
         float_format='%.7g',  # single precision, as networks compute
-        quoting=csv.QUOTE_NONNUMERIC if broken else csv.QUOTE_MINIMAL,
+        quoting=csv.QUOTE_NONNUMERIC if has_return else csv.QUOTE_MINIMAL,
     )
 
 
 def write_csv(table: pd.DataFrame, file: str | Path) -> None:
-    """Keep predictions as a comma-separated table in UTF-8, whole or not at all.
+    """Write predictions as CSV in UTF-8, with the labels before the probabilities.
 
-    The names stand behind the photo, before the probabilities. Nothing is overwritten, be it a
-    table of labels or predictions that somebody has corrected since. The same predictions may be
-    written again.
+    No file is overwritten, since somebody may have corrected it, unless it has the same content.
 
     Args:
         table: as from `predict`.
-        file: its name.
+        file: a new file.
 
     Raises:
-        SpmlError: when it cannot be written, and as `spml_nb.base.files.refuse_existing`.
+        SpmlError: if it cannot be written, and as `spml_nb.base.files.refuse_existing`.
     """
     file = Path(file)
     content = as_csv(table, names_first=True).encode('utf-8', 'surrogateescape')

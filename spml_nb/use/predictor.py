@@ -1,4 +1,4 @@
-"""A trained model for any images: it finds, decodes and prepares them as for its evaluation."""
+"""Runs a trained model on any images: finds, decodes and prepares them as in evaluation."""
 
 import os
 import stat
@@ -30,12 +30,15 @@ from ..training.network import Network
 # a folder, a file, a PIL image, or several files and PIL images
 Images = str | Path | Image.Image | Iterable[str | Path | Image.Image]
 
-# suffixes of photos that cannot be read here
+# for all classes, or {class: probability}
+Threshold = float | dict[str, float]
+
+# suffixes of photos that cannot be read with the packages installed
 UNREADABLE_SUFFIXES = {'.heic', '.heif', '.jxl'} - PHOTOS
 
 
 def find_images(sources: Images) -> tuple[list[str], list[Path | Image.Image]]:
-    """What `predict` is to look at.
+    """List the images to predict.
 
     Args:
         sources: a folder, an image file, a PIL image, or a list of files and PIL images. A file may
@@ -44,15 +47,15 @@ def find_images(sources: Images) -> tuple[list[str], list[Path | Image.Image]]:
             are left out. A warning counts photos of other formats in a folder.
 
     Returns:
-        N names: paths below the folder, paths as they were given, or places in the list from 0; and
-        the N Paths or PIL images.
+        N names (paths below the folder, paths as in the list, or indices of PIL images in it), and
+        N Paths or PIL images.
 
     Raises:
-        SpmlError: when there is no image, a folder cannot be read, or something else is given.
+        SpmlError: if there is no image, a folder cannot be read, or for another type.
     """
     if isinstance(sources, str | Path) and _is_folder(Path(sources)):
-        found, files = _search_folder(Path(sources))
-        return found, [*files]
+        names, files = _search_folder(Path(sources))
+        return names, [*files]
     if isinstance(sources, str | Path | Image.Image):
         sources = [sources]
     try:
@@ -77,7 +80,7 @@ def _is_folder(path: Path) -> bool:
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError, ValueError):
-        raise SpmlError(f'no folder or image {path}. Name one that is there.') from None
+        raise SpmlError(f'no folder or image {path}. Check the path.') from None
     except OSError as error:
         _refuse_unsearchable(error)
 
@@ -85,7 +88,7 @@ def _is_folder(path: Path) -> bool:
 def _refuse_unsearchable(error: OSError) -> NoReturn:
     raise SpmlError(
         f'{error.filename} cannot be searched for images ({error.strerror or error}). '
-        'Give yourself the right to read it, or name the files to use.'
+        'Make it readable, or name the files to use.'
     ) from error
 
 
@@ -93,19 +96,19 @@ def _search_folder(folder: Path) -> tuple[list[str], list[Path]]:
     photos = {}
     left_out = []
     visited = set()
-    # It grows by links to folders: they come last, so that what they lead to keeps its own name.
+    # links to folders are appended, so that photos below a real folder keep that name
     tops = [folder]
     for top in tops:
-        for here, folders, names in os.walk(top, onerror=_refuse_unsearchable):
-            place = os.path.realpath(here)
-            if place in visited:
+        for parent, folders, names in os.walk(top, onerror=_refuse_unsearchable):
+            target = os.path.realpath(parent)
+            if target in visited:
                 folders.clear()
                 continue
-            visited.add(place)
+            visited.add(target)
             folders[:] = sorted(name for name in folders if not name.startswith('.'))
-            paths = [Path(here, name) for name in folders]
+            paths = [Path(parent, name) for name in folders]
             tops += [path for path in paths if path.is_symlink()]
-            for path in (Path(here, name) for name in names if not name.startswith('.')):
+            for path in (Path(parent, name) for name in names if not name.startswith('.')):
                 suffix = path.suffix.lower()
                 if suffix in UNREADABLE_SUFFIXES:
                     left_out.append(suffix)
@@ -130,7 +133,7 @@ def _is_file(path: Path) -> bool:
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except OSError:
-        return True  # reading it says what is wrong
+        return True  # reading it will say what is wrong
 
 
 def _not_images(source: object) -> SpmlError:
@@ -159,7 +162,7 @@ STEPS = (
 
 
 def make_square(image: Image.Image, size: int, resize: str) -> np.ndarray:
-    """One image as the bytes that a network takes.
+    """Turn an image into the pixels that a network takes.
 
     Args:
         image: PIL image of any mode; it may be turned upright in place.
@@ -170,8 +173,8 @@ def make_square(image: Image.Image, size: int, resize: str) -> np.ndarray:
         (size, size, 3) uint8, RGB.
 
     Raises:
-        SpmlError: for another way to resize, or 32-bit grey. Pillow's own errors for damaged images
-            pass through.
+        SpmlError: for another `resize`, or 32-bit grey. Pillow's errors for damaged images pass
+            through.
 
     Source: Cole et al. (2021) for 'squash', the authors' code of Two-way for 'centre'.
     """
@@ -182,14 +185,16 @@ def make_square(image: Image.Image, size: int, resize: str) -> np.ndarray:
     return image_cache.centre_crops(photos, [0], size)[0].permute(1, 2, 0).numpy()
 
 
-# an opened image may be in the list twice, and Pillow loads it at its first use
+# a PIL image may be in the list twice, and Pillow loads it lazily, which is not thread-safe
 _one_at_a_time = Lock()
 
 
 def _decode(source: Path | Image.Image, size: int, resize: str) -> np.ndarray | str:
-    """Pixels, or why there are none. A JPEG is decoded at full size: Pillow's `draft` is faster but
-    scales by another rule, so that the network would not see the pixels that it was trained on. A
-    huge one takes that rule in training too: `spml_nb.data.decoding.upright`.
+    """Pixels, or why there are none.
+
+    A JPEG is decoded at full size: Pillow's `draft` is faster but scales differently, so the
+    network would see other pixels than in training. (Huge photos are scaled that way in training as
+    well: `spml_nb.data.decoding.upright`.)
     """
     try:
         if isinstance(source, Image.Image):
@@ -206,8 +211,8 @@ def _decode(source: Path | Image.Image, size: int, resize: str) -> np.ndarray | 
 def _decode_all(
     sources: list[Any], size: int, resize: str, keep: bool = True, show: bool = False
 ) -> tuple[list[Any], dict[int, str]]:
-    """Pixels of each source (None if it is unusable, or `keep` is false), and for the place of each
-    unusable source in the list why it is.
+    """Pixels of each source (None if it is unusable, or `keep` is false), and {index of an unusable
+    source: why}.
     """
     decode = partial(_decode, size=size, resize=resize)
     pixels: list[Any] = []
@@ -235,15 +240,7 @@ def _refuse_unreadable(names: list[str], reasons: dict[int, str]) -> None:
 
 
 def read_images(names: list[str], sources: list[Any], size: int, resize: str) -> list[np.ndarray]:
-    """Decode images.
-
-    Args:
-        names: N texts for messages.
-        sources: N Paths and PIL images.
-        size, resize: as in `make_square`.
-
-    Returns:
-        N arrays (size, size, 3) uint8.
+    """Decode N Paths and PIL images to arrays (size, size, 3) uint8, as in `make_square`.
 
     Raises:
         SpmlError: naming all unusable images.
@@ -256,20 +253,13 @@ def read_images(names: list[str], sources: list[Any], size: int, resize: str) ->
 # ---- a model to use
 
 BATCH = 32
-# of decoded images that are kept between reading and predicting; beyond, they are decoded twice
+# decoded images up to this size are kept between checking and predicting; more are decoded twice
 DECODED_BYTES = 2**29
 
 
 def refuse_non_finite(values: np.ndarray, class_names: list[str]) -> None:
-    """Refuse the output of a network whose weights are NaN or infinite: nothing reaches a threshold
-    then, silently.
-
-    Args:
-        values: (B, C) logits or probabilities.
-        class_names: C texts for the message.
-
-    Raises:
-        SpmlError: for NaN and infinity.
+    """Raise an SpmlError if logits or probabilities (B, C) are NaN or infinite, since NaN would
+    silently name nothing.
     """
     finite = np.asarray(np.isfinite(values).all(axis=0))
     broken = [name for name, fine in zip(class_names, finite, strict=True) if not fine]
@@ -282,14 +272,13 @@ def refuse_non_finite(values: np.ndarray, class_names: list[str]) -> None:
 
 
 def describe_preprocessing(description: dict) -> dict:
-    """How images become the input of a network: image_size (pixels), resize, steps in words; mean
-    and std, which are applied inside the network.
+    """How images become the input of a network, as plain data.
+
+    That is image_size (pixels), resize, steps in words, and normalise, mean and std, which the
+    network applies itself.
 
     Args:
         description: of a `spml_nb.training.network.Network`.
-
-    Returns:
-        dict of plain data.
     """
     fields = ('image_size', 'resize', 'normalise', 'mean', 'std')
     steps = STEPS.format(RESIZES[description['resize']])
@@ -297,16 +286,20 @@ def describe_preprocessing(description: dict) -> dict:
 
 
 class Predictor:
-    """A trained model with what belongs to it. Call it with bytes, or give images to its `predict`.
+    """A trained model with its classes, threshold and preprocessing.
+
+    Call it with prepared pixels, or its `predict` with images.
 
     Args:
         description: as from `spml_nb.training.network.describe_network`.
         function: (B, 3, S, S) uint8 tensor → (B, C) float64 array of probabilities.
 
-    `class_names`: C texts, in the order of the probabilities. `threshold`: the probability from
-    which on a label counts as present, chosen on validation or by `spml calibrate`;
-    `class_thresholds`: one for each class, None where the model has none. `preprocessing`: as from
-    `describe_preprocessing`.
+    Attributes:
+        class_names: C texts, in the order of the probabilities.
+        threshold: the probability at which a label is named, chosen on validation photos or by
+            `spml calibrate`.
+        class_thresholds: (C,) one per class; None if the model has none.
+        preprocessing: as from `describe_preprocessing`.
     """
 
     def __init__(self, description: dict, function: Callable):
@@ -350,8 +343,9 @@ class Predictor:
         per_class: bool = False,
         skip_unreadable: bool = False,
     ) -> pd.DataFrame:
-        """Probabilities and labels of images; arguments, table and errors as of the function
-        `predict`. All images are decoded first, so that every unusable one is named at once.
+        """Probabilities and labels of images, as from the function `spml_nb.use.predict.predict`.
+
+        All images are decoded first, so that an error names every unusable one at once.
         """
         batch_size = require_kind(batch_size, int, 'batch_size')
         if batch_size < 1:
@@ -377,50 +371,47 @@ class Predictor:
                     [names[k] for k in rows], [sources[k] for k in rows], size, resize
                 )
             probabilities.append(self(torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2)))
-        table = _table(
+        table = _make_table(
             [names[k] for k in usable], np.concatenate(probabilities), self.class_names, limits
         )
         table.attrs['unusable'] = {names[k]: why for k, why in reasons.items()}
         table.attrs['one_threshold'] = self.threshold
-        is_own = threshold is None and not per_class  # which is what was counted on validation
-        table.attrs['on_validation'] = self.description.get('on_validation') if is_own else None
+        is_default = threshold is None and not per_class  # what was counted on validation
+        table.attrs['on_validation'] = self.description.get('on_validation') if is_default else None
         table.attrs['labels_a_photo'] = self.description.get('labels_a_photo')
         table.attrs['calibrated'] = self.is_calibrated
         return table
 
     @property
     def is_calibrated(self) -> bool:
-        "Whether labelled photos have chosen the threshold, or made probabilities, afterwards."
+        "Whether threshold or probabilities were calibrated after the training."
         return not {'threshold_from', 'calibration'}.isdisjoint(self.description)
 
     def choose_threshold(
         self, threshold: float | None = None, per_class: bool = False
-    ) -> float | dict[str, float]:
-        """The probability from which on a label is named.
+    ) -> Threshold:
+        """The probability at which a label is named.
 
         Args:
-            threshold: as a person gives it; unset: the model's own.
-            per_class: whether each class has its own.
-
-        Returns:
-            A number, or {class: number}.
+            threshold: a number or its text; None: that of the model.
+            per_class: use one threshold per class.
 
         Raises:
-            SpmlError: for a number that is none, both arguments at a time, or a model without
-                thresholds of classes.
+            SpmlError: for a threshold outside (0, 1), both arguments together, or a model without
+                class thresholds.
         """
         if not per_class:
             return self.threshold if threshold is None else _check_threshold(threshold)
         if threshold is not None:
             raise SpmlError(
-                f'threshold={threshold!r} is for all classes, and per_class takes one for each. '
-                'Give one of them.'
+                f'threshold={threshold!r} is for all classes, but per_class uses one per class. '
+                'Give one of the two.'
             )
         if self.class_thresholds is None:
             raise SpmlError(
-                'the model has one threshold for all classes and none for each: it comes from an '
+                'the model has one threshold for all classes and none per class: it comes from an '
                 'earlier version, had no validation photos, or is calibrated. `spml calibrate RUN '
-                'FOLDER` chooses them on labelled photos; export the run again then.'
+                'FOLDER` chooses them on labelled photos; then export the run again.'
             )
         return dict(zip(self.class_names, self.class_thresholds, strict=True))
 
@@ -435,34 +426,29 @@ def _check_threshold(threshold: object) -> float:
     return number
 
 
-def _table(
-    names: list[str],
-    probabilities: np.ndarray,
-    class_names: list[str],
-    threshold: float | dict[str, float],
+def _make_table(
+    names: list[str], probabilities: np.ndarray, class_names: list[str], threshold: Threshold
 ) -> pd.DataFrame:
-    named = probabilities >= limits_of(threshold)
+    named = probabilities >= thresholds_as_array(threshold)
     labels = ['|'.join(class_names[c] for c in np.flatnonzero(row)) for row in named]
     table = pd.DataFrame(probabilities, columns=class_names)
-    # a class may be called like that as well
+    # a class may have the same name
     table.insert(0, 'image', names, allow_duplicates=True)
     table.insert(table.shape[1], 'labels', labels, allow_duplicates=True)
     table.attrs['threshold'] = threshold
     return table
 
 
-def limits_of(threshold: float | dict[str, float]) -> np.ndarray:
-    "What probabilities (N, C) are compared with: one number, or C, as from `choose_threshold`."
+def thresholds_as_array(threshold: Threshold) -> np.ndarray:
+    "() or (C,), to compare with probabilities (N, C)."
     return np.array(list(threshold.values()) if isinstance(threshold, dict) else threshold)
 
 
 def predict_rows(model: Predictor, data: Dataset, rows: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Probabilities of n photos of a data set.
+    """Probabilities of photos of a data set, whatever its classes.
 
     Args:
-        model: any.
-        data: any; its classes may be others than those of the model.
-        rows: n places in `data.images`.
+        rows: n indices of `data.images`.
 
     Returns:
         (n, C) float64, in the order of the model's classes.
@@ -477,25 +463,21 @@ def predict_rows(model: Predictor, data: Dataset, rows: Sequence[int] | np.ndarr
 
 
 def as_predictor(network: Network, device: str | None = None) -> Predictor:
-    """Make a network ready for use.
+    """Make a network in evaluation mode ready for use.
 
     Args:
-        network: in evaluation mode.
-        device: unset: the setting `device`.
-
-    Returns:
-        Predictor.
+        device: None: the setting `device`.
 
     Raises:
-        SpmlError: for a device that is not there.
+        SpmlError: for a device that this machine lacks.
     """
-    place = settings.device(device)
-    network = network.to(device=place, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    target = settings.device(device)
+    network = network.to(device=target, memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     @torch.inference_mode()
     def function(pixels: Tensor) -> np.ndarray:
-        logits = network(pixels.to(place)).cpu().double()
-        # the probability of an infinite logit would be 0 or 1, and finite
+        logits = network(pixels.to(target)).cpu().double()
+        # the sigmoid of an infinite logit would be finite and hide it
         return torch.sigmoid(logits).where(logits.isfinite(), torch.nan).numpy()
 
     return Predictor(network.description, function)

@@ -1,4 +1,4 @@
-"""A trained run as one page for people who have never seen the project."""
+"""Reports a trained run on one page, for people who do not know the project."""
 
 import base64
 import io
@@ -29,7 +29,7 @@ from .scoring import LabelScores, format_scores
 
 SHOWN_PHOTOS = 12  # worst mistakes, and as many labels that are probably missing
 MOST_OF_A_CLASS = 3  # of the latter
-INK = '#123456'  # of texts and axes in a figure; the page puts its own colour there
+INK = '#123456'  # of text and axes in a figure, to be replaced by the colour of the page
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,10 @@ class Picture:
     """A small photo of a report.
 
     Attributes:
-        name: of the photo.
-        address: the photo itself, as a data: address.
+        address: the photo as a data: URL.
         label: the class in question.
-        probability: that the model gives it.
-        remark: what is wrong with it.
+        probability: of that class.
+        remark: what is wrong.
     """
 
     name: str
@@ -52,22 +51,22 @@ class Picture:
 
 
 def write_report(run: str | Path, file: str | Path = '') -> Path:
-    """Write a finished run as one HTML page that needs no other file and no network.
+    """Write a report on a finished run as one self-contained HTML page.
 
-    Scores with intervals and what they were measured against, curves, classes, photos of the worst
-    mistakes and of labels that are probably missing, thresholds, and how to use the model. Where
+    It has scores with intervals and what they were measured against, curves, classes, photos of the
+    worst mistakes and of labels that are probably missing, thresholds, and how to use the model. If
     the photos or their table are gone or have changed, the page says so and has the rest.
 
     Args:
         run: its folder or its name in the setting `runs`.
-        file: unset: the run's name and .html, here.
+        file: default: the run's name and .html in the current folder.
 
     Returns:
         The path of the page.
 
     Raises:
-        SpmlError: for a run that is not there, not finished or damaged, or has no test photos; for
-            an exported model; for a file that is there already, or cannot be written.
+        SpmlError: for a run that is missing, unfinished or damaged, or has no test photos; for an
+            exported model; for a file that exists or cannot be written.
     """
     _refuse_exported(run)
     opened = open_run(run)
@@ -78,15 +77,15 @@ def write_report(run: str | Path, file: str | Path = '') -> Path:
 
 
 def _refuse_exported(model: str | Path) -> None:
-    "A model without its run has no curves, and its test photos are not known."
+    "An exported model has no curves, and does not know its test photos."
     file = find_exported(model)
     if file is None:
         return
     card = file.with_name(CARD)
-    says = f' What is known of it says its card: {card}.' if card.is_file() else ''
+    hint = f' Its card describes it: {card}.' if card.is_file() else ''
     raise SpmlError(
         f'{model} is a model without its run, and a report needs the run; `spml runs` lists '
-        f'yours.{says} How good it is on photos labelled in full: `spml evaluate {model} FULL`.'
+        f'yours.{hint} How good it is on photos labelled in full: `spml evaluate {model} FULL`.'
     )
 
 
@@ -133,7 +132,7 @@ def _describe_scores(scores: LabelScores, description: dict) -> dict:
     classes = scores.classes
     rare = classes.index[classes.present < FEW_TEST_PHOTOS]
     texts = format_scores(classes)
-    texts = texts.loc[:, (texts != '–').any()]  # what no class has: AP without clean labels
+    texts = texts.loc[:, (texts != '–').any()]  # without clean labels no class has an AP
     values = classes.rename(columns={'low': '95 % interval'})
     if thresholds := description.get('class_thresholds'):
         values['own threshold'] = thresholds
@@ -150,7 +149,7 @@ def _describe_scores(scores: LabelScores, description: dict) -> dict:
 
 
 def _rows(texts: pd.DataFrame, values: pd.DataFrame) -> list[tuple[str, list]]:
-    "(name, [(text, the number that it is sorted by, '' for none)]) of each class."
+    "(name, [(text, number to sort by, '' for NaN)]) of each class."
     numbers = values[list(texts)].astype(object).where(values[list(texts)].notna(), '')
     return [
         (name, list(zip(texts.loc[name], numbers.loc[name], strict=True))) for name in texts.index
@@ -158,18 +157,14 @@ def _rows(texts: pd.DataFrame, values: pd.DataFrame) -> list[tuple[str, list]]:
 
 
 def _stored_class_rows(result: Result, description: dict) -> list[tuple[str, list]]:
-    "The average precision of each class, which a run keeps itself."
+    "Rows with the average precision of each class, as stored with the run."
     ap = 100 * np.array(result.scores.get('test_ap', []))
     values = pd.DataFrame({'average precision': ap}, description['class_names'][: len(ap)])
     return _rows(values.map('{:.1f}'.format), values)
 
 
 def _draw_curves(curves: pd.DataFrame) -> str:
-    """Draw loss and validation score as SVG, in the colours of the page around it.
-
-    Args:
-        curves: as in `spml_nb.training.plots.learning_curves`.
-    """
+    "Draw loss and validation score as SVG, in the text colour of the page around it."
     colours = ('text.color', 'axes.labelcolor', 'axes.edgecolor', 'xtick.color', 'ytick.color')
     style: dict[Any, Any] = dict.fromkeys(colours, INK)
     style |= {'svg.fonttype': 'none', 'svg.hashsalt': 'curves', 'legend.framealpha': 0}
@@ -186,12 +181,12 @@ def _draw_curves(curves: pd.DataFrame) -> str:
 
 
 def _choose_pictures(result: Result, data: Dataset, threshold: float) -> dict:
-    "Photos that took no part in training: where the model is wrong, and where the table may be."
+    "Photos not trained on: where the model is wrong, and where the table may lack a label."
     rows = data.rows('test')
     mistakes = []
     worst = plots.worst_mistakes(data.labels[rows], result.logits['test'], threshold, SHOWN_PHOTOS)
-    for row, c, probability, there in worst.itertuples(index=False):
-        remark = 'there and missed' if there else 'named and not there'
+    for row, c, probability, is_present in worst.itertuples(index=False):
+        remark = 'there and missed' if is_present else 'named and not there'
         mistakes.append(_picture(data, rows[row], c, probability, remark))
     parts = [part for part in result.logits if part == 'test' or result.config.hold_out]
     held_out = np.concatenate([data.rows(part) for part in parts])

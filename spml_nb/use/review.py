@@ -1,4 +1,4 @@
-"""A page that asks about labels which are probably missing or wrong, and keeps each answer."""
+"""Reviews labels that are probably missing or wrong on a local page, and stores each answer."""
 
 import io
 import shlex
@@ -29,24 +29,24 @@ from ..training.plots import open_thumbnail
 from ..training.task import make_task
 from .annotate import find_doubtful_labels, judge_photos
 
-MOST_MISSING = 1000  # labels that are probably missing, of which most are there indeed
-MOST_WRONG = 100
-LITTLE_SUPPORT = 0.1  # of what is typical of photos with that label
+MOST_MISSING = 1000  # questions about labels that are probably missing
+MOST_WRONG = 100  # questions about labels that are probably wrong
+LITTLE_SUPPORT = 0.1  # as in `find_doubtful_labels`
 PHOTO_SIDE = 1000  # pixels
 ANSWERS = {'yes': 1, 'no': -1, 'skip': None}
-HOSTS = ['localhost', '127.0.0.1']  # under another name a page of somebody else could ask
+HOSTS = ['localhost', '127.0.0.1']  # against DNS rebinding by other pages
 
 
 class Review:
-    """Questions about a folder of photos, kept with their answers in its review.json.
+    """Questions about the labels of a folder, stored with their answers in its review.json.
 
     Args:
         folder: with images/, labels.csv and review.json.
 
     Attributes:
-        questions: dicts of image (as the table spells it), class, label (1, 0 or −1, as the table
-            had it), probability, answer ('yes', 'no', 'skip', or '' for none yet).
-        backup: the table as it was before the first answer; None until then.
+        questions: dicts of image (as the table spells it), class, label (1, 0 or −1, before the
+            review), probability, answer ('yes', 'no', 'skip', or '' for none yet).
+        backup: the copy of the table made before the first answer; None until then.
     """
 
     def __init__(self, folder: Path):
@@ -57,14 +57,14 @@ class Review:
         self.backup: Path | None = None
 
     def answer(self, number: int, word: str) -> None:
-        """Keep an answer, first in the table and then in the list.
+        """Store an answer, first in the table and then in review.json.
 
         Args:
             number: of the question, from 0.
-            word: of `ANSWERS`. 'skip' gives back what the table had, where it was changed before.
+            word: one of `ANSWERS`. 'skip' restores the label if an earlier answer has changed it.
 
         Raises:
-            SpmlError: as `spml_nb.data.editing.write_label`, and if nothing can be written.
+            SpmlError: as `spml_nb.data.editing.write_label`, and if a file cannot be written.
         """
         question = self.questions[number]
         label = ANSWERS[word]
@@ -78,30 +78,31 @@ class Review:
             write_questions(self.folder, self.questions)
 
     def describe_answers(self) -> str:
-        """How many there are, and where they are kept."""
+        "How many questions are answered, and where the answers are stored."
         answers = [question['answer'] for question in self.questions]
         text = f'{len(answers) - answers.count(""):,} of {len(answers):,} answered; every '
         if 'positives' not in read_label_table(self.table):
             return f'{text}answer is in the table'
         return (
-            f'{text}"yes" is in the table; where it had no label, a "no" is in review.json alone, '
-            'which asks it no more: a column `positives` has no place for what is absent'
+            f'{text}"yes" is in the table; a "no" to a label that it lacked is in review.json '
+            'alone, because a column `positives` cannot say that a label is absent'
         )
 
 
 def write_questions(folder: Path, questions: list[dict]) -> None:
-    """Write review.json, whole or not at all."""
+    "Write review.json."
     write_atomically(folder / 'review.json', as_json({'questions': questions}))
 
 
 def open_review(folder: Path, run: str, tell: Callable[[str], None] = print_line) -> Review:
-    """Go on with a review, or begin one where no question is open.
+    """Continue a review, or begin one if no question is open.
 
-    The training photos are judged by two networks, each trained as the run on the other half of
-    them. What has been answered before is not asked again. Test and validation photos are not
-    asked about: what a model suggests must not decide what models are measured against.
+    Two networks, trained like the run on one half of the training photos each, predict the other
+    half. Answered questions are not asked again. Test and validation photos are never asked about:
+    what a model suggests must not decide what models are measured against.
 
     Args:
+        folder: with images/ and labels.csv.
         run: its folder or its name in the setting `runs`.
         tell: takes one line.
 
@@ -134,28 +135,26 @@ def open_review(folder: Path, run: str, tell: Callable[[str], None] = print_line
 
 
 def retraining_command(folder: Path, run: str) -> str:
-    """The command that trains a run again on the labels that a folder has now.
-
-    The same settings and seed: what then differs comes from the labels alone.
+    """The command that trains a run again, with its settings and seed, on the labels of a folder.
 
     Args:
         folder: of photos, absolute.
         run: as in `open_review`.
     """
     words = ['spml', 'train', '--like', Path(run).name]
-    with suppress(SpmlError):  # a review goes on without its run
+    with suppress(SpmlError):  # a review may outlive its run
         config = open_run(run).config
         if first_existing_folder(candidate_folders(config.dataset, config.root)) != folder:
-            words += ['-p', 'dataset', str(folder)]  # a copy, so that both labels are kept
+            words += ['-p', 'dataset', str(folder)]  # a copy of the run's photos was reviewed
     return shlex.join(words)
 
 
 def _choose_doubts(
     probability: np.ndarray, observed: np.ndarray
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    "Two tables of row, class and probability: probably missing, and probably wrong."
+    "Tables of row, class and probability: labels probably missing, and probably wrong."
     wrong, missing = find_doubtful_labels(probability, observed)
-    if (observed == 0).any():  # somebody has said of the others that they are absent
+    if (observed == 0).any():  # then a -1 is somebody's statement, not a default
         missing = missing[observed[missing['row'], missing['class']] == 0]
     missing = missing[missing.probability >= 0.5].head(MOST_MISSING)
     wrong = wrong[wrong.support < LITTLE_SUPPORT].head(MOST_WRONG)
@@ -164,14 +163,15 @@ def _choose_doubts(
 
 
 def make_review_app(review: Review, next_command: str = '') -> Starlette:
-    """The review as an ASGI application for this machine alone.
-
-    Args:
-        next_command: what the page names once all is answered, as from `retraining_command`.
+    """Make the review as an ASGI application for this machine alone.
 
     `GET /` is the page, `GET /questions` the list, `GET /photos/3` the photo of a question, and
-    `PUT /answers/3/yes` answers it. Pages of other addresses cannot answer: browsers ask before a
-    PUT, and are told nothing.
+    `PUT /answers/3/yes` answers it. Other sites cannot answer, because browsers send a PUT across
+    sites only after a preflight request, which this application does not grant.
+
+    Args:
+        review: whose questions to ask.
+        next_command: shown once everything is answered, as from `retraining_command`.
     """
     page = (resources.files('spml_nb') / 'assets' / 'review.html').read_text(encoding='utf-8')
 
@@ -187,7 +187,7 @@ def make_review_app(review: Review, next_command: str = '') -> Starlette:
         question = _find(review, request)
         try:
             content = await run_in_threadpool(_read_photo, review.folder, question['image'])
-        except Exception as error:  # decoders raise a dozen different types for damaged files
+        except Exception as error:  # decoders raise many types for damaged files
             raise HTTPException(404, str(error)) from None
         return Response(content, media_type='image/jpeg')
 

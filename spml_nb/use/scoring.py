@@ -1,4 +1,4 @@
-"""How well a trained model names known labels: counts, precision, recall, mAP, intervals."""
+"""Scores a trained model on labelled photos: precision, recall, F1 and mAP with intervals."""
 
 import math
 import os
@@ -15,47 +15,47 @@ from scipy.stats import binomtest
 
 from .. import metrics
 from ..base.errors import SpmlError, parse_number, warn
-from ..data import labels as label_values
 from ..data.dataset import Dataset, default_part, find_copies, join_items
 from ..data.folder import explain_split
+from ..data.labels import FULL_PHOTOS_GUIDE, Truth, describe_truth, labels_for_scoring
 from ..data.loading import load
 from ..runs.folder import Run, open_run
 from ..statistics import image_draws, resampled_map
 from ..training.thresholds import explain_narrow_naming, explain_overnaming, is_overused
 from .export import find_exported
 from .predict import open_model
-from .predictor import Predictor, limits_of, predict_rows
+from .predictor import Predictor, Threshold, predict_rows, thresholds_as_array
 
 REPEATS = 400  # bootstrap samples of the photos
-# photos that are labelled before anybody may stop: the width of an interval of fewer is itself a
-# matter of chance, and who stops where it happens to be narrow gets too narrow ones
+# with fewer photos the width of an interval is itself a matter of chance, so stopping when it is
+# narrow would give intervals that are too narrow
 FEWEST_TO_STOP = 30
 
 
 @dataclass(frozen=True, eq=False)
 class LabelScores:
-    """How well the labels of some photos are named.
+    """How well a model names the labels of some photos.
 
     Attributes:
-        total: DataFrame of value, low and high (95 % interval over photos), in percent, for 'mAP',
-            'micro-F1', 'precision' and 'recall', the last three over all entries. Where the truth
-            is 'observed only': 'recall' of the observed labels, and 'precision at least', the share
-            of the named labels that are observed.
-        classes: DataFrame, one row per class: the counts present, named and right; precision with
-            low and high, recall, and ap, in percent; NaN where a number has nothing to stand on. In
-            the classes marked in `at_least` a named label that is not in the table may be right, so
-            that right and precision are lower bounds.
-        labels_a_photo: how many labels are named on a photo, on average.
-        without_label: the share of the photos for which none is named, in percent.
-        photos: how many.
-        unused: how many of them count nowhere, as in `labels.labels_for_scoring`.
-        truth, left_out: as from `labels.labels_for_scoring`, and how many entries are unknown.
+        total: DataFrame of value, low and high (95 % interval over photos) in percent: 'mAP', and
+            over all entries 'micro-F1', 'precision' and 'recall'. If the truth is 'observed only':
+            'recall' of the observed labels, and 'precision at least', the share of the named labels
+            that are observed.
+        classes: DataFrame with a row per class: the counts present, named and right; precision with
+            low and high, recall, and ap, in percent, NaN if undefined. In classes marked in
+            `at_least` no label is known to be absent, so that right and precision are lower bounds.
+        photos: number of photos.
+        unused: photos that count nowhere, as in `labels_for_scoring`.
+        truth: as from `labels_for_scoring`.
+        left_out: number of unknown entries.
         threshold: a probability, or {class: probability}.
-        heading: what was scored, in words.
-        absent: classes of the model that the data do not have.
-        calibrated: whether labelled photos chose the threshold after the training.
-        samples: DataFrame with the columns of `total` in percent: of these photos, and of each of
-            `REPEATS` bootstrap samples of them, which are the same for each model.
+        labels_a_photo: mean number of labels named on a photo.
+        without_label: percentage of photos without any named label.
+        heading: which photos were scored, in words.
+        absent: classes of the model that the data lack.
+        calibrated: whether `spml calibrate` chose the threshold.
+        samples: DataFrame with the columns of `total` in percent: of these photos, then of
+            `REPEATS` bootstrap samples of them, the same samples for every model.
     """
 
     total: pd.DataFrame
@@ -64,7 +64,7 @@ class LabelScores:
     unused: int
     truth: str
     left_out: int
-    threshold: float | dict[str, float]
+    threshold: Threshold
     labels_a_photo: float
     without_label: float
     heading: str = ''
@@ -74,16 +74,16 @@ class LabelScores:
 
     @property
     def observed_only(self) -> bool:
-        """Whether precision, F1 and mAP cannot be measured, since in no class a label is known to
-        be absent.
-        """
-        return self.truth == label_values.TRUTHS[2]
+        "Whether no label is known to be absent, so precision, F1 and mAP cannot be measured."
+        return self.truth == Truth.OBSERVED_ONLY
+
+    @property
+    def _has_unknown(self) -> bool:
+        return bool(self.left_out or self.classes.at_least.any())
 
     @property
     def over(self) -> str:
-        """Which classes the mAP leaves out, and what the run's own mAP does with them; '' if it has
-        all, or is none.
-        """
+        "Which classes the mAP leaves out, and how the run's own mAP differs; '' if it has all."
         left_out = self.classes.index[self.classes.ap.isna()]
         if left_out.empty or self.observed_only:
             return ''
@@ -96,7 +96,7 @@ class LabelScores:
 
     @property
     def bounds(self) -> str:
-        "What is a lower bound, and why; '' if nothing is."
+        "Which numbers are lower bounds, and why; '' if none is."
         classes = self.classes.index[self.classes.at_least]
         if classes.empty:
             return ''
@@ -110,17 +110,16 @@ class LabelScores:
 
     @property
     def overnaming(self) -> str:
-        "Says so where nearly everything is named; '' where nothing is unusual."
-        some_unknown = self.left_out or self.classes.at_least.any()
-        labels = None if some_unknown else self.classes.present.sum() / self.photos
+        "A warning if nearly everything is named, else ''."
+        labels = None if self._has_unknown else self.classes.present.sum() / self.photos
         return explain_overnaming(self.labels_a_photo, labels, len(self.classes), self.calibrated)
 
     @property
     def narrow_naming(self) -> str:
-        """Says so where hardly any class but one is named, or one on nearly all photos, and not
-        every label is known, whose shares the table would show; '' where nothing is unusual.
+        """A warning if hardly any class but one is named, or one on nearly all photos, else ''.
+        If every label is known, the table shows that.
         """
-        if not (self.left_out or self.classes.at_least.any()):
+        if not self._has_unknown:
             return ''
         photos = {str(name): int(count) for name, count in self.classes.named.items()}
         narrow = explain_narrow_naming(photos, len(self.classes), self.calibrated)
@@ -132,7 +131,7 @@ class LabelScores:
             for name, row in self.classes.iterrows()
             if is_overused(self.photos, row.named, row.present)
         ]
-        if not overused or 2 * len(overused) > len(self.classes):  # `overnaming` says that
+        if not overused or 2 * len(overused) > len(self.classes):  # `overnaming` warns of that
             return ''
         return (
             f'{"; ".join(overused)}. If not nearly every photo shows it: see what a threshold of '
@@ -140,14 +139,19 @@ class LabelScores:
         )
 
     @property
+    def remarks(self) -> list[str]:
+        "Warnings and limits of these scores, a text each."
+        return [*filter(None, (self.overnaming, self.narrow_naming, self.over, self.bounds))]
+
+    @property
     def limit(self) -> str:
-        "From which probability a label is named."
+        "At which probability a label is named, in words."
         if isinstance(self.threshold, dict):
             return 'from the threshold of its class on'
         return f'from a probability of {self.threshold:.4g} on (threshold)'
 
     def __str__(self) -> str:
-        kind = f'against {label_values.describe_truth(self.truth, self.left_out)}'
+        kind = f'against {describe_truth(self.truth, self.left_out)}'
         if self.observed_only:
             kind = 'of which only some labels are known'
         lines = [
@@ -158,27 +162,26 @@ class LabelScores:
         if self.unused:
             lines.append(
                 f'{self.unused:,} of them count nowhere: no label is known to be absent there, so '
-                'that nothing could be named wrongly'
+                'nothing could be named wrongly'
             )
         if self.absent:
             names = join_items(self.absent, 20)
             lines.append(f'not scored, because the data do not have them: {names}')
-        remarks = (self.overnaming, self.narrow_naming, self.over, self.bounds)
-        lines += [remark for remark in remarks if remark]
+        lines += self.remarks
         for table in (self.total, self.classes):
             lines += ['', format_scores(table).to_string()]
         return '\n'.join(lines)
 
 
 def format_scores(table: pd.DataFrame) -> pd.DataFrame:
-    """A table of `LabelScores` for people.
+    """Format a table of scores as texts.
 
     Args:
-        table: `total` or `classes`.
+        table: `LabelScores.total` or `LabelScores.classes`.
 
     Returns:
-        Its cells as texts: whole counts, one digit behind the point, low and high as '95 %
-        interval', a dash for NaN, 'at least' before what is a lower bound.
+        Counts without and percentages with one decimal, low and high as '95 % interval', '–' for
+        NaN, 'at least' before lower bounds.
     """
     cells = table.drop(columns=['at_least', 'threshold'], errors='ignore').map(_format_number)
     if 'threshold' in table:
@@ -206,14 +209,8 @@ def _shares(counts: ArrayLike, totals: ArrayLike) -> np.ndarray:
 
 
 def wilson_interval(right: int, named: int) -> tuple[float, float]:
-    """The 95 % interval of a share, which holds for few photos too.
-
-    Args:
-        right: count.
-        named: count, at least as large.
-
-    Returns:
-        Lowest and highest share, in percent; NaN where nothing is named.
+    """The 95 % interval of right / named in percent, NaN if nothing is named. It also holds for few
+    photos.
 
     Source: Wilson (1927).
     """
@@ -224,18 +221,19 @@ def wilson_interval(right: int, named: int) -> tuple[float, float]:
 
 
 def _resample_map(probabilities: np.ndarray, targets: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    "mAP of each draw of photos, (R,); a class counts where a draw has a photo with it."
-    ap = [
+    "(R,) mAP of each bootstrap sample, over the classes that it has a photo of."
+    aps = [
         resampled_map(probabilities[:, [c]], targets[:, [c]], draws)
         for c in range(targets.shape[1])
     ]
     has_positive = draws @ (targets > 0) > 0
-    return np.sum(ap, axis=0) / np.where(has_positive.any(1), has_positive.sum(1), np.nan)
+    return np.sum(aps, axis=0) / np.where(has_positive.any(1), has_positive.sum(1), np.nan)
 
 
 def bootstrap_deviations(photos: int) -> float:
-    """Half the width of a 95 % interval in standard deviations of the bootstrap, which are a little
-    small where photos are few; NaN for one photo.
+    """Half the width of a 95 % interval, in standard deviations of the bootstrap.
+
+    1.96 for many photos; more for few, where these deviations are too small; NaN for one.
 
     Source: Hesterberg (2015).
     """
@@ -251,8 +249,8 @@ def _score_samples(
     draws: np.ndarray,
     maps: np.ndarray | None,
 ) -> pd.DataFrame:
-    """`LabelScores.samples`, from (N, C) masks. maps: (1 + R,), the mAP of the photos and of each
-    draw; None where it cannot be measured.
+    """`LabelScores.samples`, from (N, C) masks. maps: (1 + R,) mAP of the photos and of each
+    sample; None if it cannot be measured.
     """
     hits, guesses, truths = (
         np.append(mask.sum(), draws @ mask.sum(1)) for mask in (right, named, present)
@@ -266,7 +264,7 @@ def _score_samples(
 
 
 def _interval(samples: pd.DataFrame, photos: int) -> pd.DataFrame:
-    "Value, low and high of each column of samples. photos: how many count."
+    "Value, low and high of each column of samples, of so many photos."
     value = samples.iloc[0]
     half = bootstrap_deviations(photos) * samples[1:].std(ddof=0)
     return pd.DataFrame({'value': value, 'low': value - half, 'high': value + half})
@@ -276,35 +274,33 @@ def score_labels(
     probabilities: np.ndarray,
     labels: np.ndarray,
     names: list[str],
-    threshold: float | dict[str, float],
+    threshold: Threshold,
     heading: str = '',
     absent: tuple[str, ...] = (),
     calibrated: bool = False,
 ) -> LabelScores:
-    """Compare what a model says with what is known.
+    """Compare the labels that a model names with known labels.
 
-    Other photos of the same kind would give other numbers. So the photos are drawn again, with
-    replacement, and the interval is ± 1.96 standard deviations of the resulting scores (Efron,
-    1979), a little more for few photos. Where some classes have a handful of photos it is a little
-    too narrow. For the precision of one class, which may rest on a photo or two, it is Wilson's
-    interval.
+    Intervals are by the bootstrap over photos (Efron, 1979): ± 1.96 standard deviations, a little
+    more for few photos. They are slightly too narrow if some classes have only a handful of photos.
+    The precision of a class, which may rest on a photo or two, has Wilson's interval.
 
     Args:
         probabilities: (N, C) in [0, 1].
         labels: (N, C) in {1, 0, −1}, 0 for unknown.
         names: C classes.
-        threshold: from which probability on a label is named, or {class: probability}.
+        threshold: the probability at which a label is named, or {class: probability}.
         heading, absent, calibrated: as in `LabelScores`.
 
     Returns:
-        Scores. A class without a known positive, or in which nothing can be wrong, has no AP and no
-        part in the mAP.
+        Scores. Classes without a known positive or a known negative have no AP and do not enter the
+        mAP.
 
     Raises:
-        SpmlError: where no photo has any of the classes.
+        SpmlError: if no photo has any of the classes.
     """
-    targets, truth = label_values.labels_for_scoring(labels)
-    at_least = _are_bounds(labels, truth)
+    targets, truth = labels_for_scoring(labels)
+    at_least = _find_lower_bounds(labels, truth)
     counted = np.where(at_least, labels > 0, targets != 0)
     present = (labels > 0) & counted
     if not present.any():
@@ -312,31 +308,25 @@ def score_labels(
             'no photo is known to have any of the classes, so nothing can be scored. Check the '
             'labels.'
         )
-    reached = probabilities >= limits_of(threshold)
+    reached = probabilities >= thresholds_as_array(threshold)
     named = reached & (counted | at_least)
     right = reached & present
-    classes = pd.DataFrame(
-        {'present': present.sum(0), 'named': named.sum(0), 'right': right.sum(0)}, names
-    )
-    intervals = np.array([*map(wilson_interval, classes.right, classes.named)])
-    classes['precision'] = _shares(classes.right, classes.named)
-    classes[['low', 'high']] = np.where(at_least[:, None], np.nan, intervals)
-    classes['recall'] = _shares(classes.right, classes.present)
-    measurable = present.any(0) & ~at_least & (truth != label_values.TRUTHS[2])
+    measurable = present.any(0) & ~at_least & (truth != Truth.OBSERVED_ONLY)
     ap = 100 * metrics.average_precision(probabilities, targets, unknown='ignore')
+    classes = _score_classes(names, right, named, present)
+    classes.loc[at_least, ['low', 'high']] = np.nan
     classes['ap'] = np.where(measurable, ap, np.nan)
     classes['at_least'] = at_least
     if isinstance(threshold, dict):
         classes['threshold'] = list(threshold.values())
     draws = image_draws(len(targets), REPEATS)
-    unused = int((targets == 0).all(1).sum())
+    maps = None
     if measurable.any():
         maps = _resample_map(probabilities[:, measurable], targets[:, measurable], draws)
-        right, named, present = (mask[:, ~at_least] for mask in (right, named, present))
         maps = np.append(ap[measurable].mean(), maps)
-        samples = _score_samples(right, named, present, draws, maps)
-    else:
-        samples = _score_samples(right, named, present, draws, None)
+        right, named, present = (mask[:, ~at_least] for mask in (right, named, present))
+    samples = _score_samples(right, named, present, draws, maps)
+    unused = int((targets == 0).all(1).sum())
     return LabelScores(
         total=_interval(samples, len(targets) - unused).clip(0, 100),
         classes=classes,
@@ -354,16 +344,37 @@ def score_labels(
     )
 
 
+def _find_lower_bounds(labels: np.ndarray, truth: str) -> np.ndarray:
+    "(C,) bool: classes in which a label named beside the observed ones may be right as well."
+    has_unknown = (labels == 0).any(0)
+    if truth == Truth.OBSERVED_ONLY:
+        return has_unknown
+    return has_unknown & ~(labels < 0).any(0)
+
+
+def _score_classes(
+    names: list[str], right: np.ndarray, named: np.ndarray, present: np.ndarray
+) -> pd.DataFrame:
+    "Counts, precision and recall of each class, from (N, C) masks."
+    classes = pd.DataFrame(
+        {'present': present.sum(0), 'named': named.sum(0), 'right': right.sum(0)}, names
+    )
+    classes['precision'] = _shares(classes.right, classes.named)
+    classes[['low', 'high']] = [*map(wilson_interval, classes.right, classes.named)]
+    classes['recall'] = _shares(classes.right, classes.present)
+    return classes
+
+
 @dataclass(frozen=True)
 class SampleSize:
-    """How many photos have to be labelled in full for a score that is as sure as wanted.
+    """How many photos to label in full for a score within some points.
 
     Attributes:
         metric: such as 'micro-F1'.
         photos: how many are labelled now.
         half_width: half the 95 % interval with these, in points.
-        within: what it should be.
-        needed: photos in all, as far as these can tell.
+        within: the half width that is wanted.
+        needed: photos in all, estimated from those labelled now.
     """
 
     metric: str
@@ -373,7 +384,7 @@ class SampleSize:
     needed: int
 
     def expect_half_width(self, photos: int) -> float:
-        "Half the interval to be expected with so many photos, in points."
+        "Half the 95 % interval to be expected with so many photos, in points."
         return self.half_width * math.sqrt(self.photos / photos)
 
     def __str__(self) -> str:
@@ -386,16 +397,16 @@ class SampleSize:
             for factor in (2, 4)
         )
         return (
-            f'{now} fully labelled photos. ± {self.within:g} takes about {self.needed:,} (expect '
+            f'{now} fully labelled photos. ± {self.within:g} needs about {self.needed:,} (expect '
             f'{expected}): label about {more:,} more in full, drawn at random.'
         )
 
 
 def plan_sample(scores: LabelScores, within: float, metric: str = 'micro-F1') -> SampleSize:
-    """How many photos to label in full until a score is sure, and when to stop.
+    """Estimate how many photos to label in full until a score is precise enough.
 
-    An interval narrows with the root of the number of photos. It is right for photos that were
-    drawn at random (`annotate.draw_sample`); ask again after each dozen of new ones.
+    An interval narrows with the square root of the number of photos, if they were drawn at random
+    (`annotate.draw_sample`). Estimate again after each dozen of new ones.
 
     Args:
         scores: of the photos labelled so far.
@@ -403,10 +414,10 @@ def plan_sample(scores: LabelScores, within: float, metric: str = 'micro-F1') ->
         metric: a row of `scores.total`.
 
     Returns:
-        SampleSize; it needs `FEWEST_TO_STOP` photos or more.
+        The sample size, at least `FEWEST_TO_STOP`.
 
     Raises:
-        SpmlError: for a width that is no positive number, and where the score cannot be measured.
+        SpmlError: if `within` is no positive number, or the score cannot be measured.
     """
     wanted = parse_number(within)
     if not 0 < wanted < math.inf:
@@ -414,11 +425,11 @@ def plan_sample(scores: LabelScores, within: float, metric: str = 'micro-F1') ->
             f'within={within!r}; allowed: a number above 0, in points, such as 5 for ± 5.'
         )
     photos = scores.photos - scores.unused
-    row = scores.total.loc[metric] if metric in scores.total.index else None
-    if row is None or row[['low', 'high']].isna().any():
+    row = scores.total.reindex([metric]).iloc[0]
+    if row.isna().any():
         raise SpmlError(
             f'{metric} has no interval on these {photos} photos. Label some photos in full, drawn '
-            f'at random: {label_values.FULL_PHOTOS_GUIDE}'
+            f'at random: {FULL_PHOTOS_GUIDE}'
         )
     value, low, high = map(float, row[['value', 'low', 'high']])
     half = max(value - low, high - value)  # one side may end at 0 or 100
@@ -426,17 +437,7 @@ def plan_sample(scores: LabelScores, within: float, metric: str = 'micro-F1') ->
     return SampleSize(metric, photos, float(half), wanted, needed)
 
 
-def _are_bounds(labels: np.ndarray, truth: str) -> np.ndarray:
-    """(C,) bool: the classes in which a label that is named beside the observed ones may be right
-    as well.
-    """
-    unknown = (labels == 0).any(0)
-    if truth == label_values.TRUTHS[2]:
-        return unknown
-    return unknown & ~(labels < 0).any(0)
-
-
-def _is_own(description: dict, data: Dataset) -> bool:
+def _is_trained_on(description: dict, data: Dataset) -> bool:
     "Whether a model was trained on a data set of this name, or one with these test photos."
     tested: Any = description.get('tested')
     return (
@@ -447,20 +448,11 @@ def _is_own(description: dict, data: Dataset) -> bool:
 
 
 def _describe_training(description: dict, run: Run | None, data: Dataset, rows: np.ndarray) -> str:
-    """For the heading: what is known of a model's training on rows. Warns of test photos that it
-    was not tested on. run: None for an exported model.
+    """A remark on whether the model was trained on some of these photos. Warns of test photos that
+    are not those the model was tested on. run: None for an exported model.
     """
-    if not _is_own(description, data):
-        count = None if run is None else _count_trained(run, data, rows)
-        if count is None:
-            return (
-                'whether the model was trained on some of them is not known: it learned from '
-                f'photos of {description["dataset"]!r}, and if these are from there too, the '
-                'scores are too good'
-            )
-        if not count:
-            return 'the model was trained on none of them'
-        return f'{count:,} of them trained the model or chose it, so the scores are too good'
+    if not _is_trained_on(description, data):
+        return _describe_overlap(description, run, data, rows)
     if (data.split[rows] != 'test').any():
         return 'trained or chosen on photos of these names'
     tested: Any = description.get('tested')
@@ -470,59 +462,75 @@ def _describe_training(description: dict, run: Run | None, data: Dataset, rows: 
             'other photos, take all of them (--part all).'
         )
         warn(
-            f'{data.name}: these are not the test photos that the model was tested on, so that '
-            f'some of them may have been trained on. {remedy}'
+            f'{data.name}: these are not the test photos that the model was tested on, so it may '
+            f'have been trained on some of them. {remedy}'
         )
     return ''
 
 
+def _describe_overlap(description: dict, run: Run | None, data: Dataset, rows: np.ndarray) -> str:
+    count = None if run is None else _count_trained(run, data, rows)
+    if count is None:
+        return (
+            'whether the model was trained on some of them is not known: it learned from photos of '
+            f'{description["dataset"]!r}, and if these are from there too, the scores are too good'
+        )
+    if not count:
+        return 'the model was trained on none of them'
+    return f'{count:,} of them trained the model or chose it, so the scores are too good'
+
+
 def _count_trained(run: Run, data: Dataset, rows: np.ndarray) -> int | None:
-    """How many of these photos are training or validation photos of a run, byte for byte; None
-    where its photos are gone, or other ones test now.
+    """How many of these photos are training or validation photos of a run, byte for byte; None if
+    the run's photos are gone or their split has changed.
     """
     try:
         with warnings.catch_warnings(action='ignore'):
-            own = load(run.config.dataset, run.config.root, scored=True)
+            trained_on = load(run.config.dataset, run.config.root, scored=True)
     except SpmlError:
         return None
-    in_memory = own.images_in_memory or data.images_in_memory
-    if in_memory or own.photos_of('test') != run.result().get('tested'):
+    in_memory = trained_on.images_in_memory or data.images_in_memory
+    if in_memory or trained_on.photos_of('test') != run.result().get('tested'):
         return None
-    trained = [Path(own.images[row]) for row in np.flatnonzero(own.split != 'test')]
+    trained = [Path(trained_on.images[row]) for row in np.flatnonzero(trained_on.split != 'test')]
     return int(find_copies([Path(data.images[row]) for row in rows], trained).sum())
 
 
-def _describe_chosen(description: dict, run: Run | None, data: Dataset, rows: np.ndarray) -> str:
-    "For the heading: how many of the rows set the threshold of a model."
+def _describe_calibration(
+    description: dict, run: Run | None, data: Dataset, rows: np.ndarray
+) -> str:
+    "A remark on how many of these photos chose the threshold of a model."
     if count := count_chosen(run, data, rows):
         return f'{count:,} of them chose its threshold, so that precision, recall and F1 flatter it'
     has_hashes = run is not None and 'photo_hashes' in (run.calibration() or {})
-    here = description.get('threshold_from', {}).get('data') == data.fingerprint
-    return 'its threshold was chosen on photos of this folder' if here and not has_hashes else ''
+    is_same_folder = description.get('threshold_from', {}).get('data') == data.fingerprint
+    if is_same_folder and not has_hashes:
+        return 'its threshold was chosen on photos of this folder'
+    return ''
 
 
 def count_chosen(run: Run | None, data: Dataset, rows: np.ndarray) -> int:
-    """How many photos of a data set chose the threshold of a run, in whatever folder they lay then.
+    """Count the photos that chose the threshold of a run by `spml calibrate`, in any folder.
 
     Args:
-        run: None for an exported model, of which it is not known.
-        rows: places in `data.images`.
+        run: None for an exported model, which does not say.
+        rows: of `data.images`.
     """
     calibration = None if run is None else run.calibration()
-    hashes = (calibration or {}).get('photo_hashes', [])  # none in those of older versions
+    hashes = (calibration or {}).get('photo_hashes', [])  # missing in older versions
     return int(np.isin(np.array(data.photo_hashes)[rows], hashes).sum()) if hashes else 0
 
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    "A model that is to be scored. run: None where it is exported."
+    "A model to score. run: None if it is exported."
 
     model: Predictor
     run: Run | None
-    threshold: float | dict[str, float]
+    threshold: Threshold
 
-    def score(self, data: Dataset, rows: np.ndarray, names: list[str], place: str) -> LabelScores:
-        "Over these classes, which the data have too. place: begins the heading."
+    def score(self, data: Dataset, rows: np.ndarray, names: list[str], part: str) -> LabelScores:
+        "Score rows over the named classes. part: which these are, in words."
         description = self.model.description
         of_model = [self.model.class_names.index(name) for name in names]
         of_data = [data.class_names.index(name) for name in names]
@@ -531,14 +539,14 @@ class _Candidate:
             threshold = {name: threshold[name] for name in names}
         remarks = (
             _describe_training(description, self.run, data, rows),
-            _describe_chosen(description, self.run, data, rows),
+            _describe_calibration(description, self.run, data, rows),
         )
         return score_labels(
             predict_rows(self.model, data, rows)[:, of_model],
             data.labels[np.ix_(rows, np.array(of_data))],
             names,
             threshold,
-            heading=f'{"; ".join(filter(None, (place, *remarks)))}: ',
+            heading=f'{"; ".join(filter(None, (part, *remarks)))}: ',
             absent=tuple(name for name in self.model.class_names if name not in names),
             calibrated=self.model.is_calibrated,
         )
@@ -557,19 +565,21 @@ def _open_candidate(model: str | Path, per_class: bool, device: str | None) -> _
 def _choose_rows(
     data: Dataset, part: str | None, candidates: list[_Candidate]
 ) -> tuple[np.ndarray, str]:
-    "Rows of a part, and what the heading says of it."
-    is_own = any(_is_own(candidate.model.description, data) for candidate in candidates)
-    chosen = part or default_part(data, is_own)
+    "Rows of a part, and which these are, in words."
+    is_trained_on = any(
+        _is_trained_on(candidate.model.description, data) for candidate in candidates
+    )
+    chosen = part or default_part(data, is_trained_on)
     rows = data.rows(chosen)
     if not len(rows):
         raise SpmlError(
             f'{data.name!r} has no photo in the part {chosen!r}. Take all of them (--part all), or '
             'mark rows in the column `split`.'
         )
-    place = f'{data.name}, part {chosen}'
-    if part is None and not is_own and len(rows) < len(data):
-        place += f' ({len(rows):,} of {len(data):,} photos; --part all for all)'
-    return rows, place
+    text = f'{data.name}, part {chosen}'
+    if part is None and not is_trained_on and len(rows) < len(data):
+        text += f' ({len(rows):,} of {len(data):,} photos; --part all for all)'
+    return rows, text
 
 
 def _shared_classes(data: Dataset, candidates: list[_Candidate]) -> list[str]:
@@ -593,27 +603,23 @@ def evaluate_model(
     root: str | None = None,
     device: str | None = None,
 ) -> LabelScores:
-    """Score a model on photos with known labels. Classes are matched by name.
+    """Score a model on labelled photos, over the classes that both have by name.
 
     Args:
         model: as in `spml_nb.use.predict.open_model`.
         dataset: a name, or a folder with images/ and labels.csv.
-        part: 'train', 'val', 'test' or 'all'; unset: as in `default_part`.
-        per_class: name each class from a threshold of its own on.
-        root: where named data sets live.
-        device: unset: the setting `device`.
-
-    Returns:
-        Scores over the classes that both have.
+        part: 'train', 'val', 'test' or 'all'; None: as in `default_part`.
+        per_class: use one threshold per class.
+        root: the folder of named data sets.
+        device: None: the setting `device`.
 
     Raises:
-        SpmlError: as `open_model` and `load`; where the part is empty, or no class is common to
-            both.
+        SpmlError: as `open_model` and `load`; if the part is empty, or no class is shared.
     """
     candidate = _open_candidate(model, per_class, device)
     data = load(dataset, root, scored=True)
-    rows, place = _choose_rows(data, part, [candidate])
-    return candidate.score(data, rows, _shared_classes(data, [candidate]), place)
+    rows, part = _choose_rows(data, part, [candidate])
+    return candidate.score(data, rows, _shared_classes(data, [candidate]), part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -622,9 +628,9 @@ class ModelComparison:
 
     Attributes:
         models: their names.
-        scores: of each, over the classes that both and the data have.
+        scores: of each, over the classes that both models and the photos have.
         difference: DataFrame of value, low and high (95 % interval over photos), in points: the
-            first model over the second, for the rows of `LabelScores.total`.
+            first model minus the second, for the rows of `LabelScores.total`.
     """
 
     models: tuple[str, str]
@@ -656,22 +662,22 @@ class ModelComparison:
     def _decide(self) -> str:
         "Which model to take, by micro-F1."
         if 'micro-F1' not in self.difference.index:
-            return 'Which is better, photos tell that are labelled in full alone.'
+            return 'Only photos labelled in full can tell which is better.'
         value, low, high = map(float, self.difference.loc['micro-F1', ['value', 'low', 'high']])
         first, second = self.models if value >= 0 else self.models[::-1]
         gap = f'{abs(value):.1f} ± {(high - low) / 2:.1f} points of micro-F1'
         if low <= 0 <= high:
-            return f'{first} is {gap} above {second}, which may be chance: more photos would tell.'
+            return f'{first} is {gap} above {second}, which may be chance. More photos would tell.'
         return f'{first} is better than {second}, by {gap}.{self._blame_threshold()}'
 
     def _blame_threshold(self) -> str:
-        "Where one model names better, and none orders the photos of a class better."
+        "A remark if the models differ in micro-F1 but not in mAP."
         low, high = map(float, self.difference.loc['mAP', ['low', 'high']])
         if not low <= 0 <= high:
             return ''
         return (
-            ' mAP, which no threshold enters, does not tell them apart, so that much of this may '
-            'be due to their thresholds: calibrate both on the same photos by `spml calibrate`.'
+            ' mAP, which does not depend on thresholds, cannot tell them apart, so much of this '
+            'may be due to their thresholds: calibrate both on the same photos (`spml calibrate`).'
         )
 
 
@@ -684,20 +690,22 @@ def compare_models(
     root: str | None = None,
     device: str | None = None,
 ) -> ModelComparison:
-    """Score two models on the same photos and classes. What makes photos hard for one often makes
-    them hard for the other, so the difference is known better than its two sides.
+    """Score two models on the same photos and classes.
+
+    Photos that are hard for one are often hard for the other, so the difference has a narrower
+    interval than the two scores would suggest.
 
     Args:
-        models: two, each as in `evaluate_model`, as are the other arguments.
+        models: each as in `evaluate_model`, as are the other arguments.
 
     Raises:
         SpmlError: as `evaluate_model`.
     """
     candidates = [_open_candidate(model, per_class, device) for model in models]
     data = load(dataset, root, scored=True)
-    rows, place = _choose_rows(data, part, candidates)
+    rows, part = _choose_rows(data, part, candidates)
     names = _shared_classes(data, candidates)
-    first, second = (candidate.score(data, rows, names, place) for candidate in candidates)
+    first, second = (candidate.score(data, rows, names, part) for candidate in candidates)
     difference = _interval(first.samples - second.samples, first.photos - first.unused)
-    one, other = (os.path.basename(os.path.normpath(model)) for model in models)
-    return ModelComparison((one, other), (first, second), difference)
+    first_name, second_name = (os.path.basename(os.path.normpath(model)) for model in models)
+    return ModelComparison((first_name, second_name), (first, second), difference)

@@ -1,4 +1,4 @@
-"""A trained model as a small web service: a page to drop a photo on, an address for programs."""
+"""Serves a trained model over HTTP: a page to drop a photo on, and an address for programs."""
 
 import asyncio
 import io
@@ -19,20 +19,20 @@ from .predictor import Predictor
 
 MAX_BYTES = 20 * 2**20  # of a photo
 MAX_SECONDS = 10  # until a photo has arrived
-MAX_REQUESTS = 16  # at a time; more are told to come back
+MAX_REQUESTS = 16  # at a time; more are refused
 
 
 def make_app(model: Predictor, max_seconds: float = MAX_SECONDS) -> Starlette:
-    """The service as an ASGI application, for any server of such applications.
+    """Make the service as an ASGI application.
 
     `GET /` is the page, `GET /health` says that the model is ready, and `POST /predict` takes a
     photo's bytes as the body: `curl --data-binary @photo.jpg localhost:8000/predict`. It answers
-    with JSON: labels (the names), probabilities ({name: probability}) and threshold. A body that
-    is no photo gets the status 400, one that is too slow 408, one that is too large 413.
+    with JSON: labels (names), probabilities ({name: probability}) and threshold. The status is 400
+    for a body that is no photo, 408 for one that is too slow, and 413 for one that is too large.
 
     Args:
         model: as from `spml_nb.use.predict.open_model`.
-        max_seconds: until a photo has to have arrived.
+        max_seconds: how long a photo may take to arrive.
     """
     one_at_a_time = asyncio.Semaphore(1)  # a network uses all cores for a single photo
     page = (resources.files('spml_nb') / 'assets' / 'serve.html').read_text(encoding='utf-8')
@@ -64,7 +64,7 @@ def make_app(model: Predictor, max_seconds: float = MAX_SECONDS) -> Starlette:
 
 
 async def _read_body(request: Request) -> bytes:
-    """The whole body; a larger one than `MAX_BYTES` is not read to its end."""
+    "The body, of which no more than `MAX_BYTES` is read."
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -77,7 +77,7 @@ def _predict(model: Predictor, body: bytes) -> dict:
     try:
         image = open_photo(io.BytesIO(body))
     except UnidentifiedImageError:
-        raise SpmlError(f'this is no photo; allowed: {", ".join(FORMATS)}') from None
+        raise SpmlError(f'the body is no photo; allowed: {", ".join(FORMATS)}') from None
     table = model.predict(image)
     row = table.iloc[0]
     probabilities = dict(zip(model.class_names, map(float, row.iloc[1:-1]), strict=True))

@@ -1,4 +1,4 @@
-"""Heads on EfficientNet-Lite0 for three sets of photos: how they are packed and tested."""
+"""Packs and tests the models of the package: heads on EfficientNet-Lite0 for three data sets."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,11 +24,10 @@ from .predict import open_model
 from .predictor import predict_rows
 from .scoring import format_scores, wilson_interval
 
-# When the models were made, we took, among the methods that train on single labels with a head on
-# pooled features, the one with the highest mAP on validation photos, averaged over its final seeds:
-# HML for all three sets. Its run with seed 0 is shipped, whatever that run scored. The record has
-# grown since, and another method may be ahead; a small lead is not worth other predictions to those
-# who use the models.
+# Of the methods that train on single labels with a head on pooled features, the one with the
+# highest validation mAP, averaged over its final seeds: HML for all three sets. Its run with seed 0
+# is shipped, whatever that run scored. The record has grown since, and another method may be ahead;
+# a small lead is not worth changing the predictions of those who use the models.
 RUNS = {
     'coco18': 'hml-coco18-1258c6d689b9',
     'mirflickr14': 'hml-mirflickr14-675837b4a61c',
@@ -37,16 +36,13 @@ RUNS = {
 
 
 def shipped_config(dataset: str) -> Config:
-    """The configuration of the run that is shipped for a data set.
+    """The recorded configuration of the run that is shipped for a data set.
 
     Args:
         dataset: a key of `RUNS`.
 
-    Returns:
-        As the table of record has it.
-
     Raises:
-        SpmlError: for a damaged record, or without one.
+        SpmlError: if the record is missing or damaged.
     """
     lines = read_record(settings.path('outputs') / 'runs.csv', dtype=str, keep_default_na=False)
     line: dict[Any, str] = lines.set_index('run').loc[RUNS[dataset]].to_dict()
@@ -54,12 +50,12 @@ def shipped_config(dataset: str) -> Config:
 
 
 def _fit_calibration(run: Run, data: Dataset) -> list[list[float]]:
-    """Slopes and shifts that make probabilities of a run's logits, C of each (Platt, 1999).
+    """C slopes and C shifts that turn a run's logits into probabilities (Platt, 1999).
 
     A method for single labels treats unknown labels more or less as absent, so its logits are too
-    low, for some labels more than for others: one threshold for all labels cannot correct that. The
-    validation photos are labelled in full and show every class. The ranking within a label, and so
-    every AP, is unchanged.
+    low, for some labels more than for others, which one threshold for all labels cannot correct.
+    The validation photos are labelled in full and show every class. The ranking within a label, and
+    so every AP, stays the same.
     """
     logits = read_result(run).logits['val']
     true = data.labels[data.rows('val')] > 0
@@ -105,13 +101,13 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class _OtherPhotos:
-    """Photos of another set that share a label with a model.
+    """Another data set that shares a label with a model.
 
     Attributes:
-        label: of the model.
-        dataset: of the other photos.
-        label_there: what they call it.
-        count: how many of their test photos are scored.
+        label: name in the model.
+        dataset: name of the other data set.
+        label_there: name of the label in it.
+        count: how many of its test photos to score.
     """
 
     label: str
@@ -124,17 +120,17 @@ ELSEWHERE = {'coco18': _OtherPhotos('person', 'mirflickr14', 'people', 600)}
 
 
 def score_label(named: np.ndarray, present: np.ndarray) -> dict[str, float]:
-    """How well one label is named.
+    """Score one label, in percent.
 
-    Precision depends on how common the label is, so the false alarms and the share are given too.
+    Precision depends on how common the label is, so false alarms and share are given too.
 
     Args:
-        named: (N,) bool, photos that a model gives it.
+        named: (N,) bool, photos that the model gives the label.
         present: (N,) bool, photos that have it.
 
     Returns:
-        precision with low and high, as from `wilson_interval`, recall, false_alarms (share of the
-        photos without it) and share (of photos with it), in percent.
+        precision with low and high, as from `wilson_interval`; recall; false_alarms, the share of
+        photos without the label that get it; share, of photos with the label.
     """
     right = (named & present).sum()
     wrong = (named & ~present).sum()
@@ -150,17 +146,17 @@ def score_label(named: np.ndarray, present: np.ndarray) -> dict[str, float]:
 
 
 def elsewhere(name: str = 'coco18', model: str | Path | None = None) -> str:
-    """How far the precision of a model falls on photos of another set.
+    """Measure how far the precision of a model falls on photos of another data set.
 
     Args:
         name: a key of `ELSEWHERE`.
-        model: what to open; unset: the model of that name.
+        model: what to open; None: the model of that name.
 
     Returns:
         Markdown: a sentence, a table, and the command that made them.
 
     Raises:
-        SpmlError: where one of the two sets of photos is not there.
+        SpmlError: if one of the two data sets is missing.
     """
     other = ELSEWHERE[one_of(name, ELSEWHERE, 'model that shares a label with another set')]
     opened = open_model(model or name)
@@ -197,11 +193,11 @@ def elsewhere(name: str = 'coco18', model: str | Path | None = None) -> str:
 
 
 def pack(name: str, folder: Path | None = None) -> Path:
-    """Train and write a model that comes with the package, with its card.
+    """Train a model of the package and write it with its card.
 
     Args:
         name: a key of `PHOTOS`.
-        folder: where; unset: the place in the package.
+        folder: default: in the package.
 
     Returns:
         The path of the folder.
@@ -221,7 +217,7 @@ def pack(name: str, folder: Path | None = None) -> Path:
         command=f"""python -c "from spml_nb.use.shipped import pack; pack('{name}')\"""",
     )
     write_model_folder(run.folder, folder, facts, head_only=True, calibration=calibration)
-    if name in ELSEWHERE:  # measured with the model that has just been written
+    if name in ELSEWHERE:  # measured with the model just written
         facts = replace(facts, elsewhere=elsewhere(name, folder))
         write_model_folder(run.folder, folder, facts, head_only=True, calibration=calibration)
     return folder

@@ -637,7 +637,7 @@ def test_a_sample_overwrites_nothing_and_refuses_what_is_none(made, tmp_path, ca
     ):
         assert cli.main(['data', str(folder), '--sample', str(target), count]) == 2
         assert said in capsys.readouterr().err
-    with pytest.raises(SpmlError, match='no test photo of which a label is unknown'):
+    with pytest.raises(SpmlError, match='no test photo with an unknown label'):
         annotate.write_sample(made.folder, new, 5)
     assert cli.main(['data', 'coco18', '--sample', str(new), '5']) == 2
     assert not new.exists() and [file.name for file in there.iterdir()] == ['note']

@@ -142,13 +142,13 @@ def test_gains_are_measured_on_photos_that_did_not_choose():
 @pytest.mark.parametrize(
     ('changes', 'said'),
     [
-        ({'gain_per_class': (2.0, 1.0)}, 'one for each is better: +2.0 ± 1.0'),
+        ({'gain_per_class': (2.0, 1.0)}, '(--per-class) is better: +2.0 ± 1.0'),
         ({'gain_per_class': (2.0, 3.0)}, '(--per-class) is not shown to be better: +2.0 ± 3.0'),
         ({'gain_per_class': (-2.0, 1.0)}, '(--per-class) is worse: -2.0 ± 1.0'),
-        ({'gain_per_class': None}, f'can be said from {FULL_PHOTOS} photos on'),
+        ({'gain_per_class': None}, f'at least {FULL_PHOTOS} photos'),
         ({'gain': (-3.0, 1.0)}, '-3.0 ± 1.0 points of micro-F1: worse\nnot taken'),
         ({'gain': (-3.0, 4.0)}, 'micro-F1: none\nnot taken'),
-        ({'gain': (1.0, 2.0)}, 'which may be none'),
+        ({'gain': (1.0, 2.0)}, 'which may be chance'),
     ],
 )
 def test_a_threshold_for_each_class_is_offered_only_where_it_is_better(
@@ -157,7 +157,7 @@ def test_a_threshold_for_each_class_is_offered_only_where_it_is_better(
     found = calibrate(run, sample(made, tmp_path / 'few', range(20)))
     assert found.gain_per_class is None and found.gain is not None
     text = str(replace(found, **changes))
-    assert said in text and ('one for each is better: ' in text) == ('is better' in said)
+    assert said in text and ('(--per-class) is better: ' in text) == ('is better' in said)
 
 
 def test_pages_and_messages_name_one_number_of_photos_to_label_in_full():
@@ -184,6 +184,31 @@ def test_a_threshold_that_gains_nothing_is_not_taken(made, run, tmp_path, capsys
     assert 'to go back' not in capsys.readouterr().out
 
 
+def test_an_earlier_calibration_stays_unless_as_many_photos_overrule_it(made, run, tmp_path):
+    many = calibrate(run, sample(made, tmp_path / 'many', range(40)))
+    stored = (run / CALIBRATION).read_bytes()
+    # the best threshold already, so that no photos can gain anything over it
+    change_threshold(run, many.threshold)
+    few = calibrate(run, sample(made, tmp_path / 'few', range(12)))
+    assert not few.taken and few.keeps_earlier
+    assert (run / CALIBRATION).read_bytes() == stored
+    (said,) = [line for line in str(few).splitlines() if line.startswith('not taken: ')]
+    assert f'{many.threshold:.4g}, from 40 photos of many' in said and '12 photos' in said
+    as_many = calibrate(run, sample(made, tmp_path / 'as_many', range(8, 48)))
+    assert not as_many.taken and not as_many.keeps_earlier
+    assert not (run / CALIBRATION).exists()
+    assert f'{many.threshold:.4g}, from 40 photos of many) is removed' in str(as_many)
+
+
+def test_a_gain_replaces_an_earlier_calibration_and_says_so(made, run, tmp_path):
+    many = calibrate(run, sample(made, tmp_path / 'many', range(40)))
+    assert many.earlier is None and 'earlier' not in str(many)
+    few = calibrate(run, sample(made, tmp_path / 'few', range(12)))
+    assert few.taken and not few.keeps_earlier
+    assert f'{many.threshold:.4g}, from 40 photos of many' in str(few)
+    assert 'earlier' not in json.loads((run / CALIBRATION).read_text())
+
+
 def test_a_class_that_is_named_on_nearly_every_photo_is_said(made, run, tmp_path, monkeypatch):
     folder = sample(made, tmp_path / 'few', range(20))
     monkeypatch.setattr(metrics, 'best_threshold', lambda *_, **options: 1 - 1e-9)
@@ -195,8 +220,8 @@ def test_a_class_that_is_named_on_nearly_every_photo_is_said(made, run, tmp_path
     name, (named, present, _) = next(iter(found.overused.items()))
     assert f'{name} is named on 20 of 20 photos; {present} have it. More training' in str(found)
     fewer = replace(found, overused={name: (19, present, 12)})
-    assert f'{name} is named on 19 of 20 photos; {present} have it. From its own' in str(fewer)
-    assert 'it is named on 12' in str(fewer)
+    assert f'{name} is named on 19 of 20 photos; {present} have it. Its own threshold' in str(fewer)
+    assert 'names it on 12' in str(fewer)
 
 
 def test_of_a_table_with_parts_the_validation_photos_choose_and_the_test_photos_measure(
@@ -234,7 +259,7 @@ def test_photos_with_unknown_labels_do_not_count(made, run, tmp_path):
     cells.iloc[:, 0] = ''
     with pytest.raises(
         SpmlError,
-        match="'none' has no photo of which all 3 labels are known; its table says nothing of blue",
+        match="'none' has no photo with all 3 labels known; .* blue",
     ):
         calibrate(run, sample(made, tmp_path / 'none', range(48), labels=None, **cells))
 
@@ -246,7 +271,7 @@ def test_of_the_folder_that_it_was_trained_on_only_validation_photos_count(made,
 def test_a_few_photos_bring_a_warning_with_the_range_of_other_samples(made, run, tmp_path):
     with pytest.warns(
         UserWarning,
-        match='rests on 6 fully labelled photos; 6 others may give any from [0-9.e-]+ to [0-9.e-]+',
+        match='only 6 fully labelled photos .* from [0-9.e-]+ to [0-9.e-]+',
     ):
         calibrate(run, sample(made, tmp_path / 'few', range(6)))
 
@@ -259,7 +284,7 @@ def test_what_cannot_set_a_threshold_is_refused_and_changes_nothing(made, run, t
         positives=pd.read_csv(made.folder / 'labels.csv').labels.str.split('|').str[0],
         labels=None,
     )
-    with pytest.raises(SpmlError, match="'one' has no photo of which all 3 labels are known"):
+    with pytest.raises(SpmlError, match="'one' has no photo with all 3 labels known"):
         calibrate(run, one_each)
     with pytest.raises(SpmlError, match=r'none of the 20 fully labelled photos'):
         calibrate(run, sample(made, tmp_path / 'other', range(20), labels='cat'))

@@ -219,13 +219,13 @@ def test_a_head_without_its_backbone(made, tmp_path, name):
 def test_another_file_in_the_folder_is_not_lost(made, tmp_path):
     (tmp_path / 'full').mkdir()
     (tmp_path / 'full' / 'letter.txt').write_text('mine')
-    with pytest.raises(SpmlError, match=r'holds other files \(letter.txt\)'):
+    with pytest.raises(SpmlError, match=r'has other files \(letter.txt\)'):
         write_model_folder(made.run('linear').folder, tmp_path / 'full')
     assert [path.name for path in (tmp_path / 'full').iterdir()] == ['letter.txt']
     (tmp_path / 'full' / 'letter.txt').rename(
         tmp_path / 'full' / 'README.md'
     )  # beside no model, it is nobody's card
-    with pytest.raises(SpmlError, match=r'holds other files \(README.md\)'):
+    with pytest.raises(SpmlError, match=r'has other files \(README.md\)'):
         write_model_folder(made.run('linear').folder, tmp_path / 'full')
     assert (tmp_path / 'full' / 'README.md').read_text() == 'mine'
     (
@@ -263,7 +263,7 @@ def test_a_calibration_goes_along(made, tmp_path):
     )
     said = json.loads((folder / 'config.json').read_text())['description']
     for wrong in ([[1.0], [0.0]], [slope, [0.0, 0.0, float('nan')]], slope):
-        with pytest.raises(SpmlError, match=r'not whole \(calibration\)'):
+        with pytest.raises(SpmlError, match=r'invalid \(calibration\)'):
             read_description(json.dumps(said | {'calibration': wrong}), folder)
 
 

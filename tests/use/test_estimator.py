@@ -225,13 +225,13 @@ def test_wrong_labels_are_refused(drawn):
     X, true, observed = drawn
     for y, message in (
         (observed.argmax(1), r'y holds \[2, 3, 4\]'),
-        (observed[:10], r'y \(10, 5\) must be \(600, C\)'),
-        (0 * observed, 'no positive is observed'),
+        (observed[:10], r'\(10, 5\); needed: \(600, C\)'),
+        (0 * observed, 'training rows has a positive'),
         (0.5 * observed, r'y holds \[0\.5\]'),
     ):
         with pytest.raises(SpmlError, match=message):
             make().fit(X, y)
-    with pytest.raises(SpmlError, match=r'\(100, 3\) must be \(100, 5\)'):
+    with pytest.raises(SpmlError, match=r'\(100, 3\); needed: \(100, 5\)'):
         make().fit(X, observed, X_val=X[:100], y_val=true[:100, :3])
 
 

@@ -255,22 +255,22 @@ def changed_file(file, tmp_path, drop=(), tensors=None, text=None, **changes):
         ({'format': 2}, 'has format 2, this library reads 1'),
         ({'text': '{'}, 'description cannot be read'),
         ({'text': '[1]'}, 'description cannot be read'),
-        ({'drop': ['class_names']}, r'not whole \(class_names\)'),
-        ({'class_names': []}, 'not whole'),
-        ({'class_names': [1, 2, 3]}, 'not whole'),
+        ({'drop': ['class_names']}, r'invalid \(class_names\)'),
+        ({'class_names': []}, 'missing or invalid'),
+        ({'class_names': [1, 2, 3]}, 'missing or invalid'),
         ({'class_names': CLASSES[:2], 'class_thresholds': None}, 'do not fit'),
-        ({'image_size': True}, r'not whole \(image_size\)'),
-        ({'image_size': 0}, 'not whole'),
-        ({'threshold': float('nan')}, 'not whole'),
-        ({'threshold': 7.0}, 'not whole'),
-        ({'class_names': ['same'] * 3}, 'not whole'),
-        ({'std': [0.25, 0.0, 0.25]}, 'not whole'),
-        ({'resize': 'other'}, 'not whole'),
-        ({'std': [1.0]}, 'not whole'),
-        ({'class_thresholds': [0.5]}, r'not whole \(class_thresholds\)'),
-        ({'class_thresholds': [0.5, 0.5, 1.5]}, 'not whole'),
-        ({'class_thresholds': 0.5}, 'not whole'),
-        ({'mean': ['a', 'b', 'c']}, 'not whole'),
+        ({'image_size': True}, r'invalid \(image_size\)'),
+        ({'image_size': 0}, 'missing or invalid'),
+        ({'threshold': float('nan')}, 'missing or invalid'),
+        ({'threshold': 7.0}, 'missing or invalid'),
+        ({'class_names': ['same'] * 3}, 'missing or invalid'),
+        ({'std': [0.25, 0.0, 0.25]}, 'missing or invalid'),
+        ({'resize': 'other'}, 'missing or invalid'),
+        ({'std': [1.0]}, 'missing or invalid'),
+        ({'class_thresholds': [0.5]}, r'invalid \(class_thresholds\)'),
+        ({'class_thresholds': [0.5, 0.5, 1.5]}, 'missing or invalid'),
+        ({'class_thresholds': 0.5}, 'missing or invalid'),
+        ({'mean': ['a', 'b', 'c']}, 'missing or invalid'),
         ({'backbone': 'resnet_nothing'}, "do not fit .unknown backbone 'resnet_nothing'"),
         ({'head': 'none'}, "do not fit .unknown head 'none'"),
         ({'head': 'labelwise', 'head_options': {'d': 4, 'heads': 0}}, 'do not fit'),
@@ -295,7 +295,7 @@ def test_damaged_files_and_files_of_something_else(made, exported, tmp_path):
     for damaged in (b'', b'text', whole[: len(whole) // 2], whole[:20], b'\xff' * 100):
         part.write_bytes(damaged)
         with pytest.raises(
-            SpmlError, match='part.safetensors cannot be used: it is no whole safetensors file'
+            SpmlError, match='part.safetensors cannot be used: it is no complete safetensors'
         ):
             load_exported(part)
     save_file({'a': torch.zeros(2)}, part)
@@ -309,7 +309,7 @@ def test_damaged_onnx_files_and_those_of_something_else(tmp_path):
     file = tmp_path / 'part.onnx'
     for damaged in (b'', b'text' * 10):
         file.write_bytes(damaged)
-        with pytest.raises(SpmlError, match='part.onnx cannot be used: it is no whole ONNX model'):
+        with pytest.raises(SpmlError, match='part.onnx cannot be used: it is no complete ONNX'):
             load_exported(file)
     put, got = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in 'xy')
     other = helper.make_model(
@@ -322,7 +322,7 @@ def test_damaged_onnx_files_and_those_of_something_else(tmp_path):
         load_exported(file)
     helper.set_model_props(other, {'spml_nb': json.dumps(DESCRIPTION)})
     file.write_bytes(other.SerializeToString())
-    with pytest.raises(SpmlError, match='inputs and outputs are not those'):
+    with pytest.raises(SpmlError, match='inputs and outputs do not fit'):
         load_exported(file)
 
 
@@ -359,7 +359,7 @@ def test_an_onnx_input_that_is_not_that_of_its_description_is_told(tmp_path):
         (TensorProto.FLOAT, ['batch', 3, 32, 32]),
         (TensorProto.UINT8, [2, 3, 32, 32]),
     ):
-        with pytest.raises(SpmlError, match='inputs and outputs are not those'):
+        with pytest.raises(SpmlError, match='inputs and outputs do not fit'):
             load_exported(written(kind, shape))
 
 

@@ -404,7 +404,7 @@ def test_a_hidden_colour_changes_no_probability(made):
 
 
 def test_classes_may_be_called_like_the_other_columns():
-    table = predictor._table(['a.png'], np.array([[0.5, 0.2]]), ['image', 'labels'], 0.5)
+    table = predictor._make_table(['a.png'], np.array([[0.5, 0.2]]), ['image', 'labels'], 0.5)
     assert table.columns.tolist() == ['image', 'image', 'labels', 'labels'] and table.iloc[
         0
     ].tolist() == ['a.png', 0.5, 0.2, 'image']
@@ -421,7 +421,7 @@ def test_predictions_hold_no_formula_and_are_read_back_as_labels(tmp_path):
     for image in images:
         Image.new('RGB', (4, 4)).save(tmp_path / 'images' / image)
     there = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 0], [0, 1, 0]])
-    table = predictor._table(images, there.astype(float), classes, 0.5)
+    table = predictor._make_table(images, there.astype(float), classes, 0.5)
     write_csv(table, tmp_path / 'found.csv')
     write_csv(table, tmp_path / 'found.csv')  # it is known as a table of predictions
     with open(tmp_path / 'found.csv', newline='') as file:
@@ -440,7 +440,7 @@ def test_predictions_hold_no_formula_and_are_read_back_as_labels(tmp_path):
 
 @pytest.mark.silent('C9')
 def test_plain_predictions_are_written_as_before(tmp_path):
-    table = predictor._table(
+    table = predictor._make_table(
         ['a/1.png', '2.png'], np.array([[0.25, 1e-7], [1, 0]]), ['cat', 'dog'], 0.2
     )
     write_csv(table, tmp_path / 'found.csv')
@@ -465,7 +465,7 @@ def test_each_class_may_have_a_threshold_of_its_own(made):
     expected = ['|'.join(np.array(CLASSES)[row]) for row in named]
     assert table['labels'].tolist() == expected
     assert isinstance(predict(folder, made.test).attrs['threshold'], float)
-    with pytest.raises(SpmlError, match='Give one of them'):
+    with pytest.raises(SpmlError, match=r'threshold=0\.3 .* per_class'):
         predict(folder, made.test, threshold=0.3, per_class=True)
     with pytest.raises(SpmlError, match='spml calibrate RUN FOLDER'):
         predict('coco18', made.test, per_class=True)
