@@ -35,7 +35,7 @@ def said(cells):
 def test_a_papers_notebook_shows_every_table_and_figure(paper):
     source = '\n'.join(cell.source for cell in notebook(paper).cells)
     for number in published.table_numbers(paper):
-        assert f"pages.table_section('{paper}', '{number}', known)" in source
+        assert f"pages.table_section('{paper}', '{number}', runs)" in source
     for number in figure_runs.list_figures(paper):
         assert f"pages.Picture('{paper}', '{number}')" in source
 

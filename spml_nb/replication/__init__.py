@@ -1,4 +1,4 @@
-"""Published beside ours: the papers’ numbers, tables, figures and claims."""
+"""The study: the papers’ tables, figures and claims, published and ours."""
 
 from spml_nb.base import lazily
 

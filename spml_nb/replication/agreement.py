@@ -1,4 +1,4 @@
-"""How far our gains agree with those that papers print, and papers with one another."""
+"""The agreement of our gains with the printed ones, and of papers with each other."""
 
 import itertools
 import math
@@ -14,28 +14,29 @@ from . import tables as papers
 from .front_cells import METHODS, PANELS, FrontMethod
 from .published import SUITE
 
-# tables that have several methods beside AN of their own source: Cole et al., EM/APL, LAC
-SOURCES = (('hml', '2'), ('em_apl', '1'), ('lac', '2'))
+# (paper, table) with several methods and AN of the same source: Cole et al., EM/APL, LAC
+_SOURCES = (('hml', '2'), ('em_apl', '1'), ('lac', '2'))
 
 
-def gains_by_source(known: pd.DataFrame) -> pd.DataFrame:
-    """What Cole et al., EM/APL and LAC print over their own AN, with our gain over the same row.
+def gains_by_source(runs: pd.DataFrame) -> pd.DataFrame:
+    """The gains over their own AN that Cole et al., EM/APL and LAC print, with ours.
 
     Args:
-        known: as from `tables.record`.
+        runs: The table of record.
 
-    Returns: DataFrame, a row for each number that a source prints of a method with single
-        positives: source, loss, head, dataset, published and ours (points of mAP; NaN without runs,
-        or where the method's mechanism did not act).
+    Returns:
+        DataFrame, one row per printed number of a method with single positives: source, loss, head,
+        dataset, published and ours (points of mAP; NaN without runs, or if the method's mechanism
+        did not act).
 
     Source: the papers' tables.
     """
     rows = []
-    for paper, number in SOURCES:
+    for paper, number in _SOURCES:
         cells = published.index_cells(paper, number)
-        for line in papers.table(paper, number, known).of(SUITE).itertuples():
-            cell = cells[line.row, line.column]
-            if line.uncounted or math.isnan(line.gain_published):
+        for gain in papers.table(paper, number, runs).of(SUITE).itertuples():
+            cell = cells[gain.row, gain.column]
+            if gain.uncounted or math.isnan(gain.gain_published):
                 continue
             if cell['config']['regime'] == 'linear_init':
                 continue
@@ -45,31 +46,27 @@ def gains_by_source(known: pd.DataFrame) -> pd.DataFrame:
                     'loss': cell['config']['loss'],
                     'head': cell['config'].get('head') or find(cell['config']['loss']).head,
                     'dataset': cell['dataset'],
-                    'published': line.gain_published,
-                    'ours': line.gain,
+                    'published': gain.gain_published,
+                    'ours': gain.gain,
                 }
             )
-    # LAC copies Cole et al. too
+    # LAC copies the numbers of Cole et al. too
     return pd.DataFrame(rows).drop_duplicates(['source', 'loss', 'dataset'])
 
 
 def comparable_gains(measured: pd.DataFrame) -> pd.DataFrame:
-    """The cells whose published gains enter means, counts and correlations.
-
-    Args:
-        measured: as from `front_gains`.
-
-    Returns: those of methods that learn from single positives, whose mechanism acted in runs of
-        two seeds or more, and whose baseline is AN of the same source.
+    """The rows of `front_gains` that enter means, counts and correlations: methods that learn from
+    single positives, whose mechanism acted, with two seeds or more, printed with AN of the same
+    source.
     """
     ran = (measured.n > 1) & measured.exercised.eq(True) & measured.full.eq(False)
     return measured[ran & measured.uncounted.eq('') & measured.published.notna()]
 
 
 def agreement_fields(agreed: dict) -> dict:
-    """What templates name of `source_agreement`."""
-    table = agreed['matrix']
-    highest = [panel for panel, name in PANELS.items() if _is_highest(table, name)]
+    """The fields of the templates, from `source_agreement`."""
+    matrix = agreed['matrix']
+    highest = [panel for panel, name in PANELS.items() if _is_highest(matrix, name)]
     return agreed | {
         'panels': PANELS,
         'photos_for': {name: published.find_stand_in(name, SUITE) for name in PANELS.values()},
@@ -79,22 +76,21 @@ def agreement_fields(agreed: dict) -> dict:
     }
 
 
-def _is_highest(table: pd.DataFrame, dataset: str) -> bool:
-    """Whether a published column ranks best with the photos that stand in for it."""
+def _is_highest(matrix: pd.DataFrame, dataset: str) -> bool:
+    """Whether a published data set correlates best with the photo set that stands in for it."""
     photos = published.find_stand_in(dataset, SUITE)
-    return photos in table and table.loc[dataset].idxmax() == photos
+    return photos in matrix and matrix.loc[dataset].idxmax() == photos
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far two lists of gains agree.
+    """The agreement of two lists of gains.
 
     Attributes:
-        correlation: of their ranks within each source and data set, with the ends of its 95 %
-            interval over methods.
-        methods, cells: how many are in both.
-        first, second: the mean gain in each, in points of mAP.
-        apart: the mean distance of a cell from its counterpart.
+        correlation: Of ranks within each source and data set, with its 95 % interval over methods.
+        methods, cells: Numbers of methods and of gains that are in both.
+        first, second: Mean gain in each, in points of mAP.
+        apart: Mean distance of a gain from its counterpart.
     """
 
     correlation: tuple[float, float, float]
@@ -105,56 +101,60 @@ class Agreement:
     apart: float
 
 
-def measure_agreement(
-    cells: pd.DataFrame, row: str, within: list[str], first: str, second: str
+def _measure_agreement(
+    cells: pd.DataFrame, method: str, within: list[str], first: str, second: str
 ) -> Agreement | None:
-    """How far two columns of gains agree.
+    """The agreement of two columns of gains.
 
     Args:
-        cells: one gain a line, NaN where one is missing.
-        row: the column that names the method.
-        within: the columns that say which methods are ranked with each other.
-        first, second: the columns of gains.
+        cells: One gain a row, NaN if missing.
+        method: The column that names the method.
+        within: The columns that tell which methods are ranked with each other.
+        first, second: The columns of gains.
 
-    Returns: None where fewer than three methods have both anywhere.
+    Returns:
+        None if there are fewer than three methods with both anywhere.
     """
-    both = cells.dropna(subset=[first, second])
-    correlation = _rank_correlation(both, row, within, first, second)
+    complete = cells.dropna(subset=[first, second])
+    correlation = _rank_correlation(complete, method, within, first, second)
     if math.isnan(correlation[0]):
         return None
     return Agreement(
         correlation,
-        both[row].nunique(),
-        len(both),
-        both[first].mean(),
-        both[second].mean(),
-        (both[first] - both[second]).abs().mean(),
+        complete[method].nunique(),
+        len(complete),
+        complete[first].mean(),
+        complete[second].mean(),
+        (complete[first] - complete[second]).abs().mean(),
     )
 
 
 def _rank_correlation(
-    both: pd.DataFrame, row: str, within: list[str], first: str, second: str
+    cells: pd.DataFrame, method: str, within: list[str], first: str, second: str
 ) -> tuple[float, float, float]:
-    if not len(both):
+    if not len(cells):
         return (math.nan,) * 3
-    wide = [both.pivot(index=row, columns=within, values=which) for which in (first, second)]
-    return statistics.rank_correlation(*(each.to_numpy(float) for each in wide))
+    wide = [cells.pivot(index=method, columns=within, values=name) for name in (first, second)]
+    return statistics.rank_correlation(*(table.to_numpy(float) for table in wide))
 
 
 def source_agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.DataFrame) -> dict:
-    """How far our gains agree with the papers', and the papers with one another.
+    """The agreement of our gains with the papers', and of papers with each other.
 
     Args:
-        measured: as from `front_gains`.
-        sources: as from `gains_by_source`.
-        boards: as from `gains.gains_of_suites`.
+        measured: As from `front_gains`.
+        sources: As from `gains_by_source`.
+        boards: As from `gains.gains_of_suites`.
 
-    Returns: own (papers whose baseline is their own), sources (all that `SOURCES` print, each over
-        its own AN), one_another (where two print the same method), each an `Agreement` or None;
-        proposed and reprinted (how many published gains of the first lie in our interval, of the
-        five papers' methods and of those that they compare with, each an `Inside`); pairs (of the
-        first whose gain is over plain AN, a list of `Pair`); matrix (as from
-        `front_agreement_matrix`).
+    Returns:
+        Dict with
+
+        - `Agreement`s or None: own (all papers, over their own baselines), sources (all that
+          `_SOURCES` print over their own AN), one_another (methods that two sources print)
+        - `Inside`s: proposed and reprinted, of the papers' own methods and of those that they
+          compare with
+        - pairs: list of `Pair`, of the papers' own methods with gains over plain AN
+        - matrix: as from `_agreement_matrix`
     """
     counted = comparable_gains(measured)
     own = counted.method.isin([method.name for method in METHODS if method.own])
@@ -162,31 +162,21 @@ def source_agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.D
     pairs = sources.merge(sources, on=['loss', 'dataset'], suffixes=('', '_other'))
     pairs = pairs[pairs.source < pairs.source_other]
     return {
-        'own': measure_agreement(counted, 'method', ['panel'], 'published', 'like'),
-        'sources': measure_agreement(sources, 'loss', ['source', 'dataset'], 'published', 'ours'),
-        'one_another': measure_agreement(
-            pairs,
-            'loss',
-            ['source', 'source_other', 'dataset'],
-            'published',
-            'published_other',
+        'own': _measure_agreement(counted, 'method', ['panel'], 'published', 'like'),
+        'sources': _measure_agreement(sources, 'loss', ['source', 'dataset'], 'published', 'ours'),
+        'one_another': _measure_agreement(
+            pairs, 'loss', ['source', 'source_other', 'dataset'], 'published', 'published_other'
         ),
         'proposed': _count_inside(counted[own]),
         'pairs': _compare_orders(counted[own & over_plain]),
         'reprinted': _count_inside(counted[~own]),
-        'matrix': front_agreement_matrix(sources, boards),
+        'matrix': _agreement_matrix(sources, boards),
     }
 
 
 @dataclass(frozen=True)
 class Inside:
-    """How many published gains lie within the interval of ours.
-
-    Attributes:
-        methods: their names.
-        cells: how many gains there are.
-        inside, above, below: how many lie in our interval, above it and below it.
-    """
+    """Numbers of published gains in all, within the interval of ours, above it and below it."""
 
     methods: tuple[str, ...]
     cells: int
@@ -205,12 +195,12 @@ def _count_inside(cells: pd.DataFrame) -> Inside:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two methods on the sets that both were run on.
+    """The order of two methods in the papers and here.
 
     Attributes:
-        first, second: their names.
-        turned: on how many sets their published order is turned round in ours.
-        sets: on how many both are printed and run.
+        first, second: Names of the methods.
+        turned: Number of sets on which our order is the reverse of the published one.
+        sets: Number of sets on which both are printed and run.
     """
 
     first: str
@@ -228,9 +218,10 @@ def _compare_orders(cells: pd.DataFrame) -> list[Pair]:
     ours = cells.pivot(index='panel', columns='method', values='like')
     pairs = []
     for first, second in itertools.combinations(published, 2):
-        before = (published[first] - published[second]).dropna()
-        after = (ours[first] - ours[second]).loc[before.index]
-        pairs.append(Pair(first, second, int((before * after < 0).sum()), len(before)))
+        published_lead = (published[first] - published[second]).dropna()
+        our_lead = (ours[first] - ours[second]).loc[published_lead.index]
+        turned = int((published_lead * our_lead < 0).sum())
+        pairs.append(Pair(first, second, turned, len(published_lead)))
     return pairs
 
 
@@ -241,16 +232,16 @@ def empty_agreement() -> dict:
     return nothing | counts | {'matrix': pd.DataFrame(), 'pairs': []}
 
 
-def front_agreement_matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFrame:
-    """How each published column of gains ranks with our gains on each set of photos.
+def _agreement_matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFrame:
+    """Spearman correlations of published gains on each data set with our gains on each photo set.
 
     Args:
-        sources: as from `gains_by_source`.
-        boards: as from `gains.gains_of_suites`.
+        sources: As from `gains_by_source`.
+        boards: As from `gains.gains_of_suites`.
 
-    Returns: DataFrame of Spearman's correlations, the papers' data sets by our sets. All are over
-        the same methods, ranked within each source: those whose mechanism acted on every set. Empty
-        without any.
+    Returns:
+        DataFrame, the papers' data sets by our photo sets, empty without gains. All are over the
+        same methods, those whose mechanism acted on every set, ranked within each source.
     """
     ours = boards[
         (boards.suite == SUITE)
@@ -259,14 +250,14 @@ def front_agreement_matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.Da
         & (boards.baseline == all_gains.SAME_HEAD)
         & boards.acted.eq(True)
     ]
-    everywhere = ours.pivot(index=['loss', 'head'], columns='dataset', values='gain').dropna()
-    both = sources.merge(everywhere.reset_index(), on=['loss', 'head'])
-    if len(both) == 0:
+    on_all_sets = ours.pivot(index=['loss', 'head'], columns='dataset', values='gain').dropna()
+    merged = sources.merge(on_all_sets.reset_index(), on=['loss', 'head'])
+    if merged.empty:
         return pd.DataFrame()
 
     def correlation(dataset: str, photos: str) -> float:
-        column = both[both.dataset == dataset]
-        rho, *_ = _rank_correlation(column, 'loss', ['source'], 'published', photos)
+        of_dataset = merged[merged.dataset == dataset]
+        rho, *_ = _rank_correlation(of_dataset, 'loss', ['source'], 'published', photos)
         return rho
 
     return pd.DataFrame(

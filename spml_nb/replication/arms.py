@@ -1,4 +1,4 @@
-"""Arms of ablations: configurations that differ in one thing, from assets/ablations.yml."""
+"""The arms of ablations: configurations that differ in one thing, from assets/ablations.yml."""
 
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,7 +17,7 @@ from ..sweeps.search import Row, candidates, choose_config
 from . import gains, published
 from .published import STAND_INS, SUITE
 
-# {measure: its column of the record}, of those on test images
+# {measure on test images: its column in the record}
 ON_TEST = {'mAP': 'test_map', 'mAP@class': 'test_map_class', 'mAP@sample': 'test_map_sample'}
 MEASURES = (*ON_TEST, 'fall', 'precision')
 
@@ -28,9 +28,9 @@ class Arm:
 
     Attributes:
         over: The arm that it is compared with, '' for none.
-        differs: From that one, in words.
+        differs: The difference from that arm, in words.
         loss: A registered method.
-        hparams: Beside those that the rate brings.
+        hparams: Laid over those that come with the learning rate.
         several: Whether it may differ in more than one thing.
     """
 
@@ -44,25 +44,24 @@ class Arm:
 
 @dataclass(frozen=True)
 class Ablation:
-    """Arms that answer a question.
+    """Arms that answer a question about a paper.
 
     Attributes:
         table: Of the paper.
         where: Section, table or figure of the paper.
-        columns: {column: our set of photos}. The column is one of the table's where a row of
-            `printed` is.
-        seeds: How many, from 0.
+        columns: {column: our photo set}; for rows in `printed`, columns of the table.
+        seeds: Number of seeds, from 0.
         head: Of all arms.
-        config: Fields of `Config` that all arms share beside those of the suite.
-        rate: How the learning rate is chosen, as `choose_arm_rate` reads it.
-        rule: The same in words, and how constants are.
+        config: Fields of `Config` of all arms, laid over those of the suite.
+        rate: How the learning rate is chosen, see `choose_arm_rate`.
+        rule: The same in words, with the choice of the constants.
         arms: By name.
-        printed: {arm: row of the table}, or {arm: {column: (row, column) of the table}} where the
-            table has other columns.
-        nearest: {arm that the paper does not print: the row that comes nearest}.
+        printed: {arm: row of the table}, or {arm: {column: (row, column) of the table}} if the
+            columns differ from the table's.
+        nearest: {arm that the paper does not print: the nearest row}.
         claims: Ids of the claims that the arms decide.
-        measure: One of `MEASURES`: test mAP of a kind, fall of validation mAP from the best epoch
-            to the last, or precision of the positive pseudo-labels made by the last epoch.
+        measure: One of `MEASURES`: a test mAP, 'fall' (of validation mAP from the best epoch to the
+            last) or 'precision' (of the positive pseudo-labels by the last epoch).
     """
 
     id: str
@@ -85,10 +84,10 @@ class Ablation:
 
 @lru_cache
 def read_ablations() -> dict[str, Ablation]:
-    """All of assets/ablations.yml, by id.
+    """The ablations of assets/ablations.yml, by id.
 
     Raises:
-        SpmlError: For an arm that differs in other than one thing from the one it is over.
+        SpmlError: For an arm that does not differ in exactly one thing from the one it is over.
     """
     content = _content()
     by_id = {}
@@ -110,15 +109,19 @@ def _content() -> dict:
 
 
 def _arms(entries: dict[str, dict]) -> dict[str, Arm]:
-    """An arm has loss and hyper-parameters of the one it is over, but for those that it names."""
+    """Arms inherit the loss and the hyper-parameters of the arm that they are over."""
     arms = {}
     for name, entry in entries.items():
         over = entry.get('over', '')
         base = arms[one_of(over, arms, f'arm that {name!r} is over')] if over else None
-        loss = entry['loss'] if 'loss' in entry else base.loss
-        hparams = (base.hparams if base else {}) | entry.get('hparams', {})
-        differs = entry.get('differs', '')
-        arms[name] = Arm(name, over, differs, loss, hparams, entry.get('several', False))
+        arms[name] = Arm(
+            name,
+            over,
+            differs=entry.get('differs', ''),
+            loss=entry['loss'] if 'loss' in entry else base.loss,
+            hparams=(base.hparams if base else {}) | entry.get('hparams', {}),
+            several=entry.get('several', False),
+        )
     return arms
 
 
@@ -133,57 +136,56 @@ def _check_differences(ablation: Ablation):
         )
         if len(names) != 1:
             raise SpmlError(
-                f'assets/ablations.yml, {ablation.id}: {arm.name!r} must differ from {arm.over!r} '
-                f'in one thing, and differs in {", ".join(sorted(names)) or "nothing"}.'
+                f'assets/ablations.yml, {ablation.id}: {arm.name!r} differs from {arm.over!r} in '
+                f'{", ".join(sorted(names)) or "nothing"}; it must differ in one thing, or state '
+                '`several: true`.'
             )
 
 
 def _config_differences(one: Config, other: Config) -> set[str]:
-    """What two configurations differ in, but for constants that act in neither or in one alone.
-
-    Returns: Names of fields of `Config` and of hyper-parameters.
+    """Names of the fields and hyper-parameters in which two configurations differ, without
+    constants of parts that are switched off in one of them.
     """
-    one, other = _written_out(one), _written_out(other)
+    one, other = _canonical_loss(one), _canonical_loss(other)
     names = {name for name in vars(one) if getattr(one, name) != getattr(other, name)}
-    ours, theirs = _acting(one.hparams), _acting(other.hparams)
-    in_both = ours.keys() & theirs.keys()
-    return names - {'hparams'} | {name for name in in_both if ours[name] != theirs[name]}
+    first, second = _active_hparams(one.hparams), _active_hparams(other.hparams)
+    in_both = first.keys() & second.keys()
+    return names - {'hparams'} | {name for name in in_both if first[name] != second[name]}
 
 
-def _written_out(config: Config) -> Config:
-    """Resolved, a loss that is another one with switches off as that one."""
+def _canonical_loss(config: Config) -> Config:
+    """The resolved configuration; a loss that equals another one with parts switched off is written
+    as that one.
+    """
     config = resolve(config)
-    part = _content()['parts'].get(config.loss)
-    if not part:
+    equal = _content()['parts'].get(config.loss)
+    if not equal:
         return config
-    return resolve(
-        config.changed(
-            loss=part['loss'], hparams=_allowed(part['loss'], config.hparams) | part['hparams']
-        )
-    )
+    hparams = _hparams_of(equal['loss'], config.hparams) | equal['hparams']
+    return resolve(config.changed(loss=equal['loss'], hparams=hparams))
 
 
-def _allowed(loss: str, hparams: dict) -> dict:
-    """Those that a loss has."""
+def _hparams_of(loss: str, hparams: dict) -> dict:
+    """The hyper-parameters that a loss has."""
     names = hyper_parameters(find(loss))
     return {name: value for name, value in hparams.items() if name in names}
 
 
-def _acting(hparams: dict) -> dict:
-    """Without the constants of switches that are off."""
-    idle = {
+def _active_hparams(hparams: dict) -> dict:
+    """The hyper-parameters without the constants of parts that are switched off."""
+    inactive = {
         constant
         for switch, constants in _content()['constants'].items()
         if not hparams.get(switch, True)
         for constant in constants
     }
-    return {name: value for name, value in hparams.items() if name not in idle}
+    return {name: value for name, value in hparams.items() if name not in inactive}
 
 
 def _config(ablation: Ablation, arm: Arm, dataset: str, lr: float = 1e-3, **hparams) -> Config:
-    """hparams: those of the rate; a loss that does not have one goes without."""
+    """The configuration of an arm; `hparams` come with the rate, those that the loss has."""
     of_suite = candidates(Row(arm.loss, ablation.head), SUITE, dataset)[0]
-    chosen = _allowed(arm.loss, hparams)
+    chosen = _hparams_of(arm.loss, hparams)
     return of_suite.changed(lr=lr, hparams=chosen | arm.hparams, **ablation.config)
 
 
@@ -192,7 +194,7 @@ def _with_seed(config: Config, seed: int) -> Config:
 
 
 def list_rate_trials(ablation: Ablation, dataset: str) -> list[Config]:
-    """The runs that choose the rate of an ablation."""
+    """The runs among which the learning rate of an ablation is chosen."""
     rate = ablation.rate
     if 'search' in rate:
         labels = ablation.config.get('labels', 'single')
@@ -206,13 +208,14 @@ def list_rate_trials(ablation: Ablation, dataset: str) -> list[Config]:
 
 
 def choose_arm_rate(ablation: Ablation, dataset: str, runs: pd.DataFrame) -> dict:
-    """The learning rate of all arms, by a rule that never looks at test images.
+    """The learning rate of all arms, chosen without test images.
 
     Args:
-        runs: Finished ones, as from `sweeps.finished` or `tables.record`.
+        runs: Finished runs, as from `sweeps.finished` or `tables.record`.
 
-    Returns: {'lr': rate} with the hyper-parameters that were chosen together with it; empty while a
-        run that decides is missing.
+    Returns:
+        {'lr': rate} with the hyper-parameters that were chosen together with it; {} while a
+        deciding run is missing.
     """
     if 'lr' in ablation.rate:
         return {'lr': ablation.rate['lr']}
@@ -238,11 +241,7 @@ def _first_selection(ablation: Ablation, dataset: str) -> int:
 
 
 def arm_configs(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> list[Config]:
-    """The runs of an arm, one a seed; none while its rate is not chosen.
-
-    Args:
-        runs: As in `choose_arm_rate`.
-    """
+    """The runs of an arm, one per seed; empty until its learning rate can be chosen."""
     rate = choose_arm_rate(ablation, dataset, runs)
     if not rate:
         return []
@@ -251,11 +250,7 @@ def arm_configs(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) 
 
 
 def arm_scores(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> Scores:
-    """The measure of an ablation for the runs of an arm that are done, in percent.
-
-    Args:
-        runs: As in `choose_arm_rate`.
-    """
+    """The measure of an ablation, in percent, for the finished runs of an arm."""
     configs = arm_configs(ablation, arm, dataset, runs)
     if not configs:
         return NO_SCORES
@@ -263,38 +258,33 @@ def arm_scores(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -
     if ablation.measure in ON_TEST:
         by_seed = lines[ON_TEST[ablation.measure]].dropna()
         return Scores(by_seed, key(configs[0]), ablation.measure, dataset)
-    # neither is of test images
+    # the others are not measured on test images, and have no dataset
     if ablation.measure == 'fall':
         return Scores((lines.val_map - lines.val_map_at_end).dropna(), metric='')
     return Scores(lines.pseudo_positive_precision_at_end.dropna(), metric='')
 
 
-_USED = [
+_COLUMNS = [
     *('val_map', 'val_map_at_end', *ON_TEST.values(), 'pseudo_positive_precision_at_end'),
     *('exercised', 'best_stage', 'best_epoch'),
 ]
 
 
 def arm_lines(configs: list[Config], runs: pd.DataFrame) -> pd.DataFrame:
-    """What the record has of runs, by seed; NaN where one is not done."""
-    lines = runs.reindex(columns=_USED).reindex([key(config) for config in configs])
+    """The lines of the record by seed, NaN for a run that is not finished."""
+    lines = runs.reindex(columns=_COLUMNS).reindex([key(config) for config in configs])
     return lines.astype(float).set_axis([config.seed for config in configs])
 
 
 def arm_acted(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> bool:
-    """Whether the mechanism of an arm acted in more than half of its runs, as in
-    `gains.mechanism_acted`.
-
-    Args:
-        runs: As in `choose_arm_rate`.
-    """
+    """`gains.mechanism_acted` for the runs of an arm; True if all epochs are measured."""
     if ablation.measure not in ON_TEST:
-        return True  # counted to the last epoch
+        return True
     return gains.mechanism_acted_in(arm_configs(ablation, arm, dataset, runs), runs)
 
 
 def published_arm_config(ablation: Ablation, arm: str, column: str) -> dict:
-    """Fields of `Config` for an arm on the paper's own data set."""
+    """Fields of `Config` for an arm on the paper's data set."""
     ours = ablation.columns[column]
     return {
         'dataset': next(name for name, (photos, _) in STAND_INS.items() if photos == ours),
@@ -306,7 +296,9 @@ def published_arm_config(ablation: Ablation, arm: str, column: str) -> dict:
 
 
 def printed_arm_cell(ablation: Ablation, arm: str, column: str) -> dict | None:
-    """The cell of the paper that an arm repeats, or comes nearest to; None where there is none."""
-    place = ablation.printed.get(arm, ablation.nearest.get(arm))
-    place = place.get(column) if isinstance(place, dict) else place and (place, column)
-    return published.index_cells(ablation.paper, ablation.table)[tuple(place)] if place else None
+    """The cell of the paper that an arm repeats or comes nearest to, None without one."""
+    printed = ablation.printed.get(arm, ablation.nearest.get(arm))
+    where = printed.get(column) if isinstance(printed, dict) else printed and (printed, column)
+    if not where:
+        return None
+    return published.index_cells(ablation.paper, ablation.table)[tuple(where)]

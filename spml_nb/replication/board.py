@@ -1,4 +1,4 @@
-"""The board: what each method gains, computed from the table of record, for the page to show."""
+"""The board: the gain of every method, from the table of record, as the pages show it."""
 
 import dataclasses
 import itertools
@@ -21,152 +21,147 @@ from .tables import Table
 
 
 @lru_cache
-def _words() -> dict:
+def _read_descriptions() -> dict:
     return yaml.safe_load((files('spml_nb') / 'assets' / 'methods.yml').read_text(encoding='utf-8'))
 
 
 def describe_method(loss: str) -> dict:
-    """What is said of a method.
+    """The description of a method for the pages.
 
     Args:
-        loss: a registered method.
+        loss: A registered method.
 
-    Returns: {'name', 'by' (its source), 'does' (two sentences), 'needs' (a number that it is given
-        besides labels, '' for none), 'paper' (one of `published.list_papers()` that proposes it,
-        else
-        ''), 'notebook' (its path from the root)}.
+    Returns:
+        {'name', 'by' (its source), 'does' (two sentences), 'needs' (a number that it needs besides
+        labels, '' for none), 'paper' (the one of `published.list_papers()` that proposes it, '' for
+        none), 'notebook' (its path from the root)}.
 
     Raises:
-        SpmlError: for another method.
+        SpmlError: For an unknown method.
     """
     method = find(loss)
-    usual = {
+    defaults = {
         'name': loss,
         'by': method.source,
         'does': (method.__doc__ or '').strip().partition('\n')[0],
         'needs': '',
         'paper': '',
+        'notebook': f"nbs/{method.__module__.partition('.')[2].replace('.', '/')}.ipynb",
     }
-    return (
-        usual
-        | {'notebook': f"nbs/{method.__module__.partition('.')[2].replace('.', '/')}.ipynb"}
-        | _words()['methods'].get(loss, {})
-    )
+    return defaults | _read_descriptions()['methods'].get(loss, {})
 
 
-ALL_LABELS = 'full'
+_ROW = ('loss', 'head', 'labels', 'choice')
 
 
 def average_standings(measured: pd.DataFrame) -> pd.DataFrame:
-    """What each row of the board gains on average, over the sets of photos where its own mechanism
-    acted.
+    """The mean gain of each row of the board, over the photo sets where its mechanism acted.
 
     Args:
-        measured: as from `gains.gains_of_suites`.
+        measured: As from `gains.gains_of_suites`.
 
-    Returns: DataFrame by loss, head, labels and choice, of heads on frozen features: sets (tuple,
-        in the suite's order), over_an and same_head (the mean gain over AN on the linear head, and
-        over AN on the same head, each a `statistics.Effect`; None where no set has one) and seconds
-        (of a run, mean over these sets).
+    Returns:
+        DataFrame by loss, head, labels and choice, of heads on frozen features: sets (tuple, in the
+        suite's order), over_an and same_head (`statistics.Effect` over AN on the linear head and on
+        the same head; None unless every set has an interval) and seconds (mean of a run).
     """
     counted = measured[(measured.suite == published.SUITE) & measured.acted.eq(True)]
     return pd.DataFrame(
         [
-            dict(zip(ROW, row, strict=True)) | _standing(part)
-            for row, part in counted.groupby([*ROW], sort=False)
+            dict(zip(_ROW, row, strict=True)) | _standing(gains_of_row)
+            for row, gains_of_row in counted.groupby([*_ROW], sort=False)
         ],
-        columns=[*ROW, 'sets', 'over_an', 'same_head', 'seconds'],
-    ).set_index([*ROW])
+        columns=[*_ROW, 'sets', 'over_an', 'same_head', 'seconds'],
+    ).set_index([*_ROW])
 
 
-ROW = ('loss', 'head', 'labels', 'choice')
-
-
-def _standing(part: pd.DataFrame) -> dict:
-    plain = part[part.baseline == gains.PLAIN_HEAD]
-    same_head = part[part.baseline == gains.SAME_HEAD]
+def _standing(gains_of_row: pd.DataFrame) -> dict:
+    plain = gains_of_row[gains_of_row.baseline == gains.PLAIN_HEAD]
+    same_head = gains_of_row[gains_of_row.baseline == gains.SAME_HEAD]
     return {
         'sets': tuple(plain.dataset),
-        'over_an': _mean_effect(plain),
-        'same_head': _mean_effect(same_head),
+        'over_an': _mean_effect(list(plain.effect)),
+        'same_head': _mean_effect(list(same_head.effect)),
         'seconds': plain.seconds.mean(),
     }
 
 
-def _mean_effect(part: pd.DataFrame) -> Effect | None:
-    """None unless every set has a gain with an interval."""
-    effects = list(part.effect)
+def _mean_effect(effects: list[Effect]) -> Effect | None:
+    "None unless every set has a gain with an interval."
     if not effects or min(effect.seeds for effect in effects) < 2:
         return None
     return pool_effects(effects)
 
 
-BEST_ROWS = 5  # rows whose gains say what may be expected
+_BEST_ROWS = 5  # rows whose gains say what to expect
 
 
 def expected_gains(measured: pd.DataFrame) -> pd.DataFrame:
-    """What the best rows gain on each set of photos.
+    """The gains of the best rows on each photo set.
 
     Args:
-        measured: as from `gains.gains_of_suites`.
+        measured: As from `gains.gains_of_suites`.
 
-    Returns: DataFrame by data set: labels (positives of a training photo, on average), level (mAP
-        of plain AN in percent), lowest and highest (gain over plain AN, among the `BEST_ROWS` rows
-        with single labels whose mean over all sets is highest), as_many (gain of binary
+    Returns:
+        DataFrame by data set, the fewest labels first: labels (positives per training photo), level
+        (test mAP of plain AN in percent), lowest and highest (gain over plain AN, among the five
+        rows with single labels whose mean over all sets is highest), as_many (gain of binary
         cross-entropy on as many fully labelled photos as validation has, NaN without runs) and
-        photos (how many). Empty without runs.
+        photos (that number). Empty without runs.
     """
-    compared = average_standings(measured).reset_index()
-    compared = compared[(compared.choice == 'clean') & (compared.labels == 'single')]
-    compared = compared[compared.over_an.notna()]
-    on_most = compared[compared.sets.str.len() == compared.sets.str.len().max()]
-    order = on_most.over_an.map(lambda effect: -effect.mean).sort_values().index[:BEST_ROWS]
-    best = on_most.loc[order, [*ROW]]
+    standings = average_standings(measured).reset_index()
+    standings = standings[(standings.choice == 'clean') & (standings.labels == 'single')]
+    standings = standings[standings.over_an.notna()]
+    on_most_sets = standings[standings.sets.str.len() == standings.sets.str.len().max()]
+    order = on_most_sets.over_an.map(lambda effect: -effect.mean).sort_values().index
+    best = on_most_sets.loc[order[:_BEST_ROWS], [*_ROW]]
     over_plain = measured[
-        (measured.suite == published.SUITE) & (measured.baseline == gains.PLAIN_HEAD)
+        (measured.suite == published.SUITE)
+        & (measured.baseline == gains.PLAIN_HEAD)
+        & (measured.choice == 'clean')
     ]
-    by_set = over_plain.merge(best, on=[*ROW]).groupby('dataset', sort=False).gain
-    found = by_set.agg(lowest='min', highest='max')
     an = over_plain[
         (over_plain.loss == 'an')
         & (over_plain['head'] == 'linear')
-        & (over_plain.choice == 'clean')
         & (over_plain.labels == 'single')
     ]
-    found.insert(0, 'level', an.set_index('dataset').level)
-    found.insert(0, 'labels', published.describe_photo_sets().positives)
-    as_many = over_plain[(over_plain.labels == gains.AS_MANY) & (over_plain.choice == 'clean')]
-    found['as_many'] = as_many.set_index('dataset').gain
-    found['photos'] = published.describe_photo_sets().val
-    return found.sort_values('labels')
+    as_many = over_plain[over_plain.labels == gains.AS_MANY]
+    photo_sets = published.describe_photo_sets()
+    best_gains = over_plain.merge(best, on=[*_ROW]).groupby('dataset', sort=False).gain
+    expected = best_gains.agg(lowest='min', highest='max')
+    expected.insert(0, 'level', an.set_index('dataset').level)
+    expected.insert(0, 'labels', photo_sets.positives)
+    expected['as_many'] = as_many.set_index('dataset').gain
+    expected['photos'] = photo_sets.val
+    return expected.sort_values('labels')
 
 
-FEW_LABELS = 4  # labels a photo: sets below are told apart from sets above
+FEW_LABELS = 4  # positives per photo that separate photo sets with few labels from those with many
 
 
 def summarize_board(measured: pd.DataFrame) -> dict:
-    """What the board says in sentences.
+    """The numbers of the sentences about the board.
 
     Args:
-        measured: as from `gains.gains_of_suites`.
+        measured: As from `gains.gains_of_suites`.
 
-    Returns: rows (`expected_gains`), few and many ({'labels', 'gains': (lowest, highest) of the
-        sets with fewer than `FEW_LABELS` labels a photo and with more}, None without such sets),
-        head (what AN gains by the cosine head alone), all_labels (what binary cross-entropy gains
-        where all labels are known), as_many (the same on as many photos as validation has), each an
-        `Effect` or None, and best (how many rows `expected_gains` speaks of).
+    Returns:
+        {'rows' (`expected_gains` as dicts), 'few' and 'many' ({'labels', 'gains'}, each (lowest,
+        highest), over the sets with fewer than `FEW_LABELS` labels a photo and with more; None
+        without such sets), 'head' (`Effect` of the cosine head alone), 'all_labels' (of binary
+        cross-entropy with all labels), 'as_many' (the same on as many photos as validation has; all
+        three None without runs), 'best' (number of rows behind `expected_gains`)}.
     """
     rows = expected_gains(measured)
-    means = average_standings(measured)
-    cosine, all_labels = ('an', 'cosine', 'single'), ('bce', 'linear', ALL_LABELS)
+    standings = average_standings(measured)
     return {
         'rows': rows.reset_index().to_dict('records'),
         'few': _range(rows[rows.labels < FEW_LABELS]),
         'many': _range(rows[rows.labels >= FEW_LABELS]),
-        'head': _mean_of(means, cosine),
-        'all_labels': _mean_of(means, all_labels),
-        'as_many': _mean_of(means, ('bce', 'linear', gains.AS_MANY)),
-        'best': BEST_ROWS,
+        'head': _mean_gain(standings, 'an', 'cosine', 'single'),
+        'all_labels': _mean_gain(standings, 'bce', 'linear', 'full'),
+        'as_many': _mean_gain(standings, 'bce', 'linear', gains.AS_MANY),
+        'best': _BEST_ROWS,
     }
 
 
@@ -179,46 +174,45 @@ def _range(rows: pd.DataFrame) -> dict | None:
     }
 
 
-def _mean_of(means: pd.DataFrame, row: tuple[str, str, str]) -> Effect | None:
-    place = (*row, 'clean')
-    return means.over_an[place] if place in means.index else None
+def _mean_gain(standings: pd.DataFrame, loss: str, head: str, labels: str) -> Effect | None:
+    return standings.over_an.get((loss, head, labels, 'clean'))
 
 
-ORIGINAL_SETS = ('voc12', 'coco14', 'nus', 'cub')  # the papers' data sets that photos stand for
+ORIGINAL_SETS = ('voc12', 'coco14', 'nus', 'cub')  # the papers' data sets that photos stand in for
 _NO_GAIN = {'theirs': math.nan, 'ours': math.nan, 'half': math.nan, 'state': '', 'uncounted': ''}
 
 
 def list_printed_rows(tables: Iterable[Table]) -> list[dict]:
-    """What the five papers, and four later ones, print for whole methods, with our gain beside each
-    of theirs.
+    """The printed gains of whole methods in the five papers and in four later ones, with ours.
 
     Args:
-        tables: of all papers.
+        tables: Of all papers.
 
-    Returns: list of dicts, one per row of a table: loss ('' for a method without runs here), name,
-        paper (its short name), table, labels, head, note (where the paper copies it from, say),
-        cells {data set of `ORIGINAL_SETS`: {'level' (in percent), 'theirs' and 'ours' (the gains,
-        NaN without one), 'half' (half the interval of ours), 'state' and 'uncounted' (as in
-        `tables.Table`, '' for later methods)}}.
+    Returns:
+        A dict for each row of a table: loss ('' for a method without runs here), name, paper (short
+        name), table, labels, head, note (such as the paper that it is quoted from), cells {data set
+        of `ORIGINAL_SETS`: {'level' (percent), 'theirs' and 'ours' (gains, NaN without one), 'half'
+        (half the interval of ours), 'state' and 'uncounted' (as in `tables.Table`, '' for later
+        papers)}}.
 
     Source: the papers' tables.
     """
     pairs = [pair for table in tables for pair in _whole_methods(table)]
-    firsts = {_copied(cell) for cell, _ in pairs if cell['source'] == _short(cell)}
+    originals = {_copy_key(cell) for cell, _ in pairs if cell['source'] == _short_name(cell)}
     rows = {}
     for cell, ours in pairs:
-        if cell['source'] != _short(cell) and _copied(cell) in firsts:
+        if cell['source'] != _short_name(cell) and _copy_key(cell) in originals:
             continue
-        names = {
+        row_fields = {
             'loss': cell['config']['loss'],
             'name': cell['row'].rpartition(' / ')[2],
             'note': cell['quoted'],
-            'paper': _short(cell),
+            'paper': _short_name(cell),
             'table': cell['table'],
             'labels': cell['config']['labels'],
             'head': cell['config'].get('head') or find(cell['config']['loss']).head,
         }
-        row = rows.setdefault(tuple(names.values()), names | {'cells': {}})
+        row = rows.setdefault(tuple(row_fields.values()), row_fields | {'cells': {}})
         row['cells'].setdefault(
             cell['dataset'],
             {
@@ -230,27 +224,27 @@ def list_printed_rows(tables: Iterable[Table]) -> list[dict]:
                 'uncounted': ours['uncounted'],
             },
         )
-    return [*rows.values(), *map(_later, _words()['later'])]
+    return [*rows.values(), *map(_row_of_later_paper, _read_descriptions()['later'])]
 
 
 def _whole_methods(table: Table) -> Iterator[tuple[dict, dict]]:
     "The published cells of whole methods that have a baseline, each with ours."
     cells = published.table_cells(table.paper, table.number).to_dict('records')
-    ours = {(each['row'], each['column']): each for each in table.of('photos').to_dict('records')}
+    ours = {(cell['row'], cell['column']): cell for cell in table.of('photos').to_dict('records')}
     for cell in cells:
-        place = cell['row'], cell['column']
-        if place not in ours or not _is_whole_method(cell):
+        where = cell['row'], cell['column']
+        if where not in ours or not _is_whole_method(cell):
             continue
         if published.gain_baseline(cell, cells) not in (None, cell):
-            yield cell, ours[place]
+            yield cell, ours[where]
 
 
-def _short(cell: dict) -> str:
+def _short_name(cell: dict) -> str:
     return published.read_paper(cell['paper'])['short']
 
 
 def _is_whole_method(cell: dict) -> bool:
-    "Whether a cell is a whole method on one of the four data sets, trained end to end."
+    "Whether a cell is a whole method on one of `ORIGINAL_SETS`, trained end to end."
     config = cell['config'] or {}
     return (
         cell['dataset'] in ORIGINAL_SETS
@@ -263,14 +257,14 @@ def _is_whole_method(cell: dict) -> bool:
     )
 
 
-def _copied(cell: dict) -> tuple:
-    "Equal for a number and its copy, which may have fewer digits."
+def _copy_key(cell: dict) -> tuple:
+    "Equal for a number and its copy in another paper, which may have fewer digits."
     tenths = math.floor(10 * cell['mean'] + 0.5 + 1e-6)
     return cell['config']['loss'], cell['config']['labels'], cell['dataset'], tenths
 
 
-def _later(entry: dict) -> dict:
-    "A method of a later paper, as a row of `list_printed_rows`."
+def _row_of_later_paper(entry: dict) -> dict:
+    "A row of `list_printed_rows`; of later papers only levels are known."
     levels = entry['levels'].items()
     return {
         'table': '',
@@ -284,131 +278,130 @@ def _later(entry: dict) -> dict:
 
 
 @lru_cache
-def methods_in_tables() -> dict[str, set[str]]:
-    """The methods in each paper's tables: {paper: losses}."""
-    configs = {
-        paper: pd.concat(
-            [published.table_cells(paper, n).config for n in published.table_numbers(paper)]
-        )
-        for paper in published.list_papers()
-    }
-    return {
-        paper: {c['loss'] for c in each.dropna() if c['loss']} for paper, each in configs.items()
-    }
+def _methods_in_tables() -> dict[str, set[str]]:
+    "{paper: losses in its tables}."
+    losses = {paper: set() for paper in published.list_papers()}
+    for paper, in_paper in losses.items():
+        for number in published.table_numbers(paper):
+            configs = published.table_cells(paper, number).config.dropna()
+            in_paper.update(config['loss'] for config in configs if config['loss'])
+    return losses
 
 
 @lru_cache
 def methods_in_claims(paper: str) -> dict[str, set[str]]:
-    """The methods that a paper's claims compare.
+    """{claim id: losses that the claim compares}, without claims about a figure.
 
     Args:
-        paper: one of `published.list_papers()`.
-
-    Returns: {id of the claim: losses}, without those that are read from a figure.
+        paper: One of `published.list_papers()`.
 
     Raises:
-        SpmlError: for another paper.
+        SpmlError: For an unknown paper.
     """
     return {
-        claim.id: {_loss(operand) for operand in claims.claim_operands(claim)}
+        claim.id: {_loss_of_operand(operand) for operand in claims.claim_operands(claim)}
         for claim in claims.read_claims(paper)
         if not claim.figure
     }
 
 
-def _loss(operand: claims.Operand) -> str | None:
+def _loss_of_operand(operand: claims.Operand) -> str | None:
     config = operand.config
     if not config:
-        table, *place = operand.cell
-        config = published.index_cells(operand.paper, table)[tuple(place)]['config'] or {}
+        table, *row_and_column = operand.cell
+        config = published.index_cells(operand.paper, table)[tuple(row_and_column)]['config'] or {}
     return config.get('loss')
 
 
-def describe_chosen(row: search.Row, suite: str, dataset: str, known: pd.DataFrame) -> dict:
-    """What the search of a cell found.
+def _describe_search(row: search.Row, suite: str, dataset: str, runs: pd.DataFrame) -> dict:
+    """The settings that a search chose.
 
-    Args:
-        row, suite, dataset, known: as in `runs`.
-
-    Returns: {'lr', 'hparams' (text), 'best' (list: the expected best validation mAP of 1, 2, …
-        draws)}, with an empty list while the search is not through.
+    Returns:
+        {'lr', 'hparams' (text), 'best' (expected best validation mAP of 1, 2, … draws)}; NaN, ''
+        and [] while the search is not finished.
     """
-    tried = boards.tabulate_search(row, suite, dataset, known)
-    line = tried[tried.chosen].iloc[:1]
-    if not len(line):
+    tried = boards.tabulate_search(row, suite, dataset, runs)
+    if not tried.chosen.any():
         return {'lr': math.nan, 'hparams': '', 'best': []}
-    words = ', '.join(f'{name} {value}' for name, value in json.loads(line.hparams.iloc[0]).items())
+    chosen = tried[tried.chosen].iloc[0]
+    hparams = ', '.join(f'{name} {value}' for name, value in json.loads(chosen.hparams).items())
     return {
-        'lr': line.lr.iloc[0],
-        'hparams': words or 'the paper’s',
+        'lr': chosen.lr,
+        'hparams': hparams or 'the paper’s',
         'best': search.best_of_k(tried.val_map),
     }
 
 
-_APART = ('seed', 'label_seed', 'root', 'device')
+_NOT_SETTINGS = ('seed', 'label_seed', 'root', 'device')
 
 
 def group_final_runs(
-    known: pd.DataFrame, shown: set[str] | None = None
+    runs: pd.DataFrame, shown: set[str] | None = None
 ) -> tuple[dict, dict[str, int]]:
-    """The final runs, those together that differ by their seed alone.
+    """The final runs in groups that differ in the seed alone.
 
     Args:
-        known: as from `tables.record`.
-        shown: names of runs; groups without any of them are left out. Unset: none is.
+        runs: The table of record.
+        shown: Names of runs; groups without any of them are left out. Default: none is.
 
-    Returns: ({'usual': {field: its most frequent value}, 'each': [{'s': {field: value} where it is
-        another, 'run': the name of its first run, 'r': {seed: test mAP}}]}, {name of a run: its
-        group}).
+    Returns:
+        ({'usual': {field: its most frequent value}, 'each': a list of groups {'s': {field: value}
+        where it is not the usual one, 'run': name of the first run, 'r': {seed: test mAP}}}, {run
+        name: index of its group}).
     """
-    if not len(known):
+    if not len(runs):
         return {'usual': {}, 'each': []}, {}
-    fields = [f.name for f in dataclasses.fields(Config) if f.name not in _APART]
-    final = known[(known.seed != search.SEARCH_SEED) & known.test_map.notna()]
-    fields = [name for name in fields if name in final]
+    final = runs[(runs.seed != search.SEARCH_SEED) & runs.test_map.notna()]
+    fields = [
+        field.name
+        for field in dataclasses.fields(Config)
+        if field.name not in _NOT_SETTINGS and field.name in final
+    ]
     usual = {
         name: final[name].mode().iloc[0]
         for name in fields
         if name not in ('loss', 'dataset', 'hparams') and final[name].notna().all()
-    }  # else it is not everybody's
+    }
     varying = [name for name in fields if name not in usual or final[name].nunique() > 1]
-    each, where = [], {}
-    for values, runs in final.groupby(varying, sort=False, dropna=False):
-        if shown is not None and shown.isdisjoint(runs.run):
+    groups, group_of_run = [], {}
+    for values, group in final.groupby(varying, sort=False, dropna=False):
+        if shown is not None and shown.isdisjoint(group.run):
             continue
-        runs = runs.sort_values('seed')
-        where |= dict.fromkeys(runs.run, len(each))
-        others = {
+        group = group.sort_values('seed')
+        group_of_run |= dict.fromkeys(group.run, len(groups))
+        unusual = {
             name: value
             for name, value in zip(varying, values, strict=True)
             if not pd.isna(value) and value != usual.get(name)
         }
-        each.append(
+        groups.append(
             {
-                's': others,
-                'run': runs.run.iloc[0],
-                'r': dict(zip(runs.seed.astype(int), runs.test_map.round(2), strict=True)),
+                's': unusual,
+                'run': group.run.iloc[0],
+                'r': dict(zip(group.seed.astype(int), group.test_map.round(2), strict=True)),
             }
         )
-    return {'usual': usual, 'each': each}, where
+    return {'usual': usual, 'each': groups}, group_of_run
 
 
-def list_board_rows(measured: pd.DataFrame, where: dict[str, int]) -> list[dict]:
+def list_board_rows(measured: pd.DataFrame, group_of_run: dict[str, int]) -> list[dict]:
     """The rows of the board.
 
     Args:
-        measured: as from `gains.gains_of_suites`.
-        where: {name of a run: its group}, as from `group_final_runs`.
+        measured: As from `gains.gains_of_suites`.
+        group_of_run: {run name: index of its group}, as from `group_final_runs`.
 
-    Returns: list of dicts: id, loss, head, labels, papers (that compare it), sets (of photos, that
-        its means are over), means {choice: [gain over plain AN, half, gain over AN on the same
-        head, half]}, seconds (of a run, mean over these sets) and cells {suite: {data set: {'g',
-        'a', 'b' (groups of the runs, of AN on the same head and of plain AN, None if there is
-        none), 's' (seconds), 'x' (whether its mechanism acted), and by choice [level, half, seeds,
-        gain over AN on the same head, half, gain over plain AN, half]}}}. Gains are None where the
-        whole network was trained. Rows on the same sets stand together, the highest mean gain
-        first; then those with all labels known, those whose mechanism did not act, and what has no
-        run.
+    Returns:
+        A list of dicts. Rows on the same photo sets are together, the highest mean gain first; then
+        those with all labels, those whose mechanism did not act, and those without runs.
+
+        - id, loss, head, labels, papers (that compare it)
+        - sets: photo sets behind the means; seconds: mean of a run on them
+        - means {choice: [gain over plain AN, half, gain over AN on the same head, half]}
+        - cells {suite: {data set: cell}}, a cell being {'g', 'a', 'b' (groups of its runs, of AN on
+          the same head and of plain AN, None without one), 's' (seconds), 'x' (whether its
+          mechanism acted), choice: [level, half, seeds, gain over AN on the same head, half, gain
+          over plain AN, half]}; gains are None where the whole network was trained
     """
     cells = {
         (row.loss, head_of_row(row), row.labels): {}
@@ -416,55 +409,55 @@ def list_board_rows(measured: pd.DataFrame, where: dict[str, int]) -> list[dict]
         for row in boards.suite_rows(suite)
     }
     cells['bce', 'linear', gains.AS_MANY] = {}
-    for line in gains.join_baselines(measured).itertuples():
-        of_suite = cells[line.loss, line.head, line.labels].setdefault(line.suite, {})
-        of_suite.setdefault(line.dataset, {}).update(_cell(line, where))
-    means = average_standings(measured)
-    rows = [_line(row, of_suites, means) for row, of_suites in cells.items()]
+    for gain in gains.join_baselines(measured).itertuples():
+        by_set = cells[gain.loss, gain.head, gain.labels].setdefault(gain.suite, {})
+        by_set.setdefault(gain.dataset, {}).update(_board_cell(gain, group_of_run))
+    standings = average_standings(measured)
+    rows = [_board_row(row, by_suite, standings) for row, by_suite in cells.items()]
     return sorted(rows, key=_order)
 
 
-def _line(row: tuple[str, str, str], of_suites: dict, means: pd.DataFrame) -> dict:
+def _board_row(row: tuple[str, str, str], by_suite: dict, standings: pd.DataFrame) -> dict:
     loss, head, labels = row
-    by_choice = means.xs(row, level=[*ROW[:3]]) if row in means.index.droplevel('choice') else None
-    line = {
+    fields = {
         'id': '-'.join(row),
         'loss': loss,
         'head': head,
         'labels': labels,
-        'papers': [paper for paper, losses in methods_in_tables().items() if loss in losses],
-        'cells': of_suites,
+        'papers': [paper for paper, losses in _methods_in_tables().items() if loss in losses],
+        'cells': by_suite,
         'sets': [],
         'means': {},
         'seconds': None,
     }
-    if by_choice is not None:
-        line |= {
-            'sets': list(by_choice.sets.iloc[0]),
-            'means': {
-                each.Index: [*_rounded_effect(each.over_an), *_rounded_effect(each.same_head)]
-                for each in by_choice.itertuples()
-            },
-            'seconds': _rounded(by_choice.seconds.iloc[0]),
-        }
-    return line
+    if row not in standings.index.droplevel('choice'):
+        return fields
+    by_choice = standings.xs(row, level=['loss', 'head', 'labels'])
+    return fields | {
+        'sets': list(by_choice.sets.iloc[0]),
+        'means': {
+            mean.Index: [*_rounded_effect(mean.over_an), *_rounded_effect(mean.same_head)]
+            for mean in by_choice.itertuples()
+        },
+        'seconds': _rounded(by_choice.seconds.iloc[0]),
+    }
 
 
 _SHOWN = ('level', 'level_half', 'n', 'gain', 'gain_half', 'plain', 'plain_half')
 
 
-def _cell(line, where: dict[str, int]) -> dict:
-    shown = {name: _rounded(getattr(line, name)) for name in _SHOWN}
-    if line.suite != published.SUITE:
-        # the search of AN had one unlucky seed there: levels alone
+def _board_cell(gain, group_of_run: dict[str, int]) -> dict:
+    shown = {name: _rounded(getattr(gain, name)) for name in _SHOWN}
+    if gain.suite != published.SUITE:
+        # the search of AN had an unlucky seed on the whole network, so gains over it would mislead
         shown |= dict.fromkeys(_SHOWN[3:])
     return {
-        'g': where.get(line.run),
-        'a': where.get(line.base_run),
-        'b': where.get(line.plain_run),
-        's': round(line.seconds, 2),
-        'x': line.acted,
-        line.choice: [*shown.values()],
+        'g': group_of_run.get(gain.run),
+        'a': group_of_run.get(gain.base_run),
+        'b': group_of_run.get(gain.plain_run),
+        's': round(gain.seconds, 2),
+        'x': gain.acted,
+        gain.choice: list(shown.values()),
     }
 
 
@@ -477,78 +470,84 @@ def _rounded_effect(effect: Effect | None) -> list[float | None]:
 
 
 def _order(row: dict) -> tuple:
-    datasets = [*search.SUITES[published.SUITE]['datasets']]
-    places = [datasets.index(name) for name in row['sets']]
+    datasets = list(search.SUITES[published.SUITE]['datasets'])
+    positions = [datasets.index(name) for name in row['sets']]
     mean, *_ = row['means'].get('clean', [None])
     return (
         not row['cells'].get(published.SUITE),
         mean is None,
         row['labels'] != 'single',
-        -len(places),
-        places,
+        -len(positions),
+        positions,
         -(mean or 0),
     )
 
 
 def group_by_sets(rows: list[dict]) -> list[dict]:
-    """Rows of the board in groups that may be compared.
+    """The rows of the board in groups that may be compared.
 
     Args:
-        rows: as from `list_board_rows`.
+        rows: As from `list_board_rows`.
 
-    Returns: [{'sets', 'all_labels' (whether these are known), 'rows'}], in the same order; the last
-        has no sets: its rows have no mean.
+    Returns:
+        [{'sets', 'all_labels' (whether the rows learn from them), 'rows'}] in the same order; rows
+        without a mean are last, in a group without sets.
     """
 
     def comparable(row):
         return row['sets'], bool(row['sets']) and row['labels'] != 'single'
 
     return [
-        {'sets': sets, 'all_labels': all_labels, 'rows': [*each]}
-        for (sets, all_labels), each in itertools.groupby(rows, key=comparable)
+        {'sets': sets, 'all_labels': all_labels, 'rows': list(group)}
+        for (sets, all_labels), group in itertools.groupby(rows, key=comparable)
     ]
 
 
 def method_cards(
-    rows: list[dict], known: pd.DataFrame, checked: pd.DataFrame, papers: list[dict]
+    rows: list[dict], runs: pd.DataFrame, checked: pd.DataFrame, printed: list[dict]
 ) -> dict[str, dict]:
-    """What the page shows of each method.
+    """The card of each method on the page.
 
     Args:
-        rows: as from `list_board_rows`.
-        known: as from `tables.record`.
-        checked: the claims, as in `pages.Results`.
-        papers: as from `list_printed_rows`.
+        rows: As from `list_board_rows`.
+        runs: The table of record.
+        checked: The claims, as in `pages.Results`.
+        printed: As from `list_printed_rows`.
 
-    Returns: {loss: `describe_method`, and runs (list of dicts: suite, head, labels, dataset, cell,
-        lr, hparams, best), printed (its rows of `papers`), claims (list of dicts: those of its
-        paper that compare it)}.
+    Returns:
+        {loss: `describe_method`, and runs (dicts with suite, head, labels, dataset, cell, lr,
+        hparams, best), printed (the rows of the method), claims (those of its paper that compare
+        it)}.
     """
-    by_id = {line['id']: line for line in checked.to_dict('records')}
+    by_id = {claim['id']: claim for claim in checked.to_dict('records')}
     cards = {}
     for row in rows:
         card = cards.setdefault(row['loss'], describe_method(row['loss']) | {'runs': []})
-        if row['labels'] != gains.AS_MANY:  # no search of its own
-            card['runs'] += _runs(row, known)
+        if row['labels'] != gains.AS_MANY:  # which has no search of its own
+            card['runs'] += _list_searches(row, runs)
     for loss, card in cards.items():
-        in_claims = (
-            methods_in_claims(card['paper']) if card['paper'] in published.list_papers() else {}
-        )
+        in_claims = {}
+        if card['paper'] in published.list_papers():
+            in_claims = methods_in_claims(card['paper'])
         card['claims'] = [
             by_id[name] for name, losses in in_claims.items() if loss in losses and name in by_id
         ]
-        card['printed'] = [line for line in papers if line['loss'] == loss]
+        card['printed'] = [line for line in printed if line['loss'] == loss]
     return cards
 
 
-def _runs(row: dict, known: pd.DataFrame) -> list[dict]:
-    "What the search found on each set of photos."
+def _list_searches(row: dict, runs: pd.DataFrame) -> list[dict]:
+    "The settings that the search chose on each photo set."
     searched = search.Row(row['loss'], row['head'], row['labels'])
-    runs = []
-    for suite, of_suite in row['cells'].items():
-        for dataset, cell in of_suite.items():
-            found = describe_chosen(searched, suite, dataset, known)
-            place = {'head': row['head'], 'labels': row['labels'], 'suite': suite}
-            place |= {'cell': cell, 'dataset': dataset}
-            runs.append(place | found)
-    return runs
+    return [
+        {
+            'head': row['head'],
+            'labels': row['labels'],
+            'suite': suite,
+            'cell': cell,
+            'dataset': dataset,
+            **_describe_search(searched, suite, dataset, runs),
+        }
+        for suite, by_set in row['cells'].items()
+        for dataset, cell in by_set.items()
+    ]

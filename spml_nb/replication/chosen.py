@@ -1,4 +1,4 @@
-"""The learning rate and the constants that a table's searches chose on validation."""
+"""The learning rates and hyper-parameters that the searches behind a table chose on validation."""
 
 import pandas as pd
 
@@ -10,76 +10,68 @@ from . import published, tables
 
 
 def chosen_settings(paper: str, number: str, runs: pd.DataFrame) -> pd.DataFrame:
-    """What the search behind each row of a table chose, as far as it is through.
+    """The settings that the finished searches behind a table chose.
 
     Args:
-        paper, number: as in `published.table_cells`.
-        runs: as from `tables.record`.
+        paper, number: As in `published.table_cells`.
+        runs: The table of record.
 
     Returns:
-        DataFrame of str: a line for each search and the measure that chose in it, a column for each
-        set of photos; cells of the table that share both share a line.
+        DataFrame of str, a row for each search and measure that chose in it, a column for each
+        photo set.
 
     Raises:
-        SpmlError: for another paper or table.
+        SpmlError: For an unknown paper or table.
     """
-    found = {}
+    chosen = {}
     for cell in published.table_cells(paper, number).to_dict('records'):
         plan = tables.plan_cell(cell, published.SUITE)
         config = plan.choose(runs)
         if config is not None:
-            name = ', by '.join([_method(config), *_measures(plan)])
-            found[name, config.dataset] = _settings(config, plan.stated)
-    return pd.Series(found, dtype=str).unstack(sort=False) if found else pd.DataFrame()
+            name = _describe_search(config)
+            if plan.measure != 'validation':
+                name += f', by `{plan.measure}`'
+            chosen[name, config.dataset] = _describe_settings(config, plan.stated)
+    return pd.Series(chosen, dtype=str).unstack(sort=False) if chosen else pd.DataFrame()
 
 
-def _measures(plan: tables.Plan) -> list[str]:
-    "What chose, where it is not mAP over classes."
-    return [] if plan.measure == 'validation' else [f'`{plan.measure}`']
+def _describe_search(config: Config) -> str:
+    """'hml, head linear, batches of 32': the method, and what is unusual in its search."""
+    names = [config.loss]
+    if config.head not in (find(config.loss).head, None):
+        names.append(f'head {config.head}')
+    if config.labels not in ('single', None):
+        names.append(f'labels {config.labels}')
+    if config.batch_size not in (SUITES[published.SUITE]['config']['batch_size'], None):
+        names.append(f'batches of {config.batch_size}')
+    return ', '.join(names)
 
 
-def _method(config: Config) -> str:
-    """A method with what else has a search of its own: head, labels, size of the batches."""
-    usual = {
-        'head': find(config.loss).head,
-        'labels': 'single',
-        'batch_size': SUITES[published.SUITE]['config']['batch_size'],
-    }
-    names = {'head': 'head {}', 'labels': 'labels {}', 'batch_size': 'batches of {}'}
-    other = [
-        names[field].format(getattr(config, field))
-        for field, value in usual.items()
-        if getattr(config, field) not in (value, None)
-    ]
-    return ', '.join([config.loss, *other])
-
-
-def _settings(config: Config, stated: dict) -> str:
-    """'0.0019; scale 17.9': the rate, and what was drawn and the table does not state."""
+def _describe_settings(config: Config, stated: dict) -> str:
+    """'0.0019; scale 17.9': the learning rate, and the hyper-parameters that the table does not
+    state.
+    """
     hparams = resolve(config).hparams
-    drawn = [
+    searched = [
         f'{name} {hparams[name]:.3g}' for name in search_space(config.loss) if name not in stated
     ]
-    return '; '.join([f'{config.lr:.3g}', *drawn])
+    return '; '.join([f'{config.lr:.3g}', *searched])
 
 
 def format_chosen_settings(paper: str, number: str, runs: pd.DataFrame) -> str:
-    """The same as a table that opens on a click, '' without any.
-
-    Args:
-        paper, number, runs: as in `chosen_settings`.
+    """`chosen_settings` as a table that opens on a click, in Markdown; '' if it is empty.
 
     Raises:
-        SpmlError: as `chosen_settings`.
+        SpmlError: As `chosen_settings`.
     """
-    found = chosen_settings(paper, number, runs)
-    if found.empty:
+    chosen = chosen_settings(paper, number, runs)
+    if chosen.empty:
         return ''
-    header = ['learning rate; constants', *map(published.name_dataset, found.columns)]
-    lines = [
-        [method, *row] for method, row in zip(found.index, found.fillna('–').values, strict=True)
+    header = ['learning rate; constants', *map(published.name_dataset, chosen.columns)]
+    rows = [
+        [search, *row] for search, row in zip(chosen.index, chosen.fillna('–').values, strict=True)
     ]
     return (
         '\n<details><summary>Chosen learning rates and constants</summary>\n\n'
-        f'{markdown_table([header, *lines])}\n</details>\n'
+        f'{markdown_table([header, *rows])}\n</details>\n'
     )

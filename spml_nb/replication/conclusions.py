@@ -1,6 +1,6 @@
-"""Half a page on each paper: what held, why we think so, what was difficult, what to take from it.
+"""The conclusion on each paper: what held, why, what was difficult, and what to take from it.
 
-The words stand in `assets/templates/conclusion_PAPER.md`; every number comes from the record.
+The texts are in `assets/templates/conclusion_PAPER.md`; every number comes from the record.
 """
 
 import json
@@ -15,7 +15,7 @@ import pandas as pd
 from ..base import settings
 from ..base.errors import one_of
 from ..methods.core import resolve_hparams
-from ..statistics import MARGIN, Effect, format_signed, pool_effects
+from ..statistics import MARGIN, Effect, Scores, format_signed, pool_effects
 from ..sweeps.search import SUITES, Row, finals, search_space
 from . import arms, figure_runs, figures, gains, published, tables
 from .published import SUITE, UNCOUNTED
@@ -24,17 +24,17 @@ from .rendering import render_template
 
 @dataclass(frozen=True)
 class Answer:
-    """What the runs say to a question, in points: above 0 is yes.
+    """The answer of our runs to a question, in points; above 0 is yes.
 
     Attributes:
-        mean, low, high: over the places, with the 95 % interval; NaN without two seeds.
-        published: the same in the paper's numbers, NaN where it prints none.
-        measured, printed: what people read of mean and published, where they are counted from a
-            bound; NaN: they are the same.
-        mixed: whether the paper compares rows of several sources.
-        places: how many there are.
-        opposite: how many of them say the opposite of the mean, each with its own interval.
-        state: why there is no mean.
+        mean, low, high: Mean over the places with its 95 % interval; NaN without two seeds.
+        published: The same in the paper's numbers, NaN if not printed.
+        measured, printed: The values to show for mean and published if these are distances from a
+            bound; NaN if they are the same.
+        mixed: Whether the paper compares rows of several sources.
+        places: Number of places.
+        opposite: Number of places that significantly contradict the mean.
+        state: Why there is no mean.
     """
 
     mean: float = math.nan
@@ -65,7 +65,7 @@ class Answer:
 
     @property
     def ours(self) -> str:
-        """'+1.9 ± 0.7', of what is measured."""
+        """'+1.9 ± 0.7'"""
         if math.isnan(self.mean):
             return self.state
         half = '' if math.isnan(self.low) else f' ± {self._half:.1f}'
@@ -73,14 +73,14 @@ class Answer:
 
     @property
     def theirs(self) -> str:
-        """'+4.1', '+3.2†', '–': the paper's number."""
+        """The paper's number: '+4.1', '+3.2†', '–'."""
         if math.isnan(self.published):
             return '–'
         return format_signed(self._printed) + (UNCOUNTED if self.mixed else '')
 
     @property
     def size(self) -> str:
-        """The side of our interval on which the paper's number lies, '' for neither."""
+        """The paper's number is 'larger' or 'smaller' than our interval, '' if within."""
         distance = self._printed - self._measured
         if self.mixed or not abs(distance) > self._half:
             return ''
@@ -100,20 +100,23 @@ class Answer:
 
 
 def answer_claim(checked: pd.DataFrame, claim: str) -> Answer:
-    """What the runs say to a claim.
+    """The answer to a claim.
 
     Args:
-        checked: as from `claims.report_claims`.
-        claim: an id.
+        checked: As from `claims.report_claims`.
+        claim: Its id.
 
     Raises:
-        SpmlError: for a claim that is not among them.
+        SpmlError: For a claim that is not among them.
     """
     by_id = checked.set_index('id')
-    together, *places = json.loads(by_id.forest[one_of(claim, by_id.index, 'claim')])
-    numbers = {name: math.nan if v is None else v for name, v in together.items()}
+    claim_line, *places = json.loads(by_id.forest[one_of(claim, by_id.index, 'claim')])
+    numbers = {name: math.nan if v is None else v for name, v in claim_line.items()}
     bounded = numbers['mean'] != numbers['mean_told']
-    opposite = [each for each in places if each['low'] is not None and _opposes(each, numbers)]
+    opposite = sum(
+        place['low'] is not None and _contradicts(place['low'], place['high'], numbers['mean'])
+        for place in places
+    )
     return Answer(
         mean=numbers['mean'],
         low=numbers['low'],
@@ -123,78 +126,75 @@ def answer_claim(checked: pd.DataFrame, claim: str) -> Answer:
         printed=numbers['published_told'] if bounded else math.nan,
         mixed=numbers['mixed'],
         places=len(places),
-        opposite=len(opposite),
+        opposite=opposite,
         state=numbers['word'],
     )
 
 
-def _opposes(place: dict, together: dict) -> bool:
-    return place['high'] < 0 < together['mean'] or place['low'] > 0 > together['mean']
+def _contradicts(low: float, high: float, mean: float) -> bool:
+    return high < 0 < mean or low > 0 > mean
 
 
 def answer_effects(effects: list[Effect]) -> Answer:
-    """What effects on several sets of photos, with two seeds or more, say together."""
+    """The answer of effects on several photo sets, each of two seeds or more."""
     if not effects:
         return Answer()
     mean = pool_effects(effects)
-    opposite = [each for each in effects if each.high < 0 < mean.mean or each.low > 0 > mean.mean]
-    return Answer(mean.mean, mean.low, mean.high, places=len(effects), opposite=len(opposite))
+    opposite = sum(_contradicts(effect.low, effect.high, mean.mean) for effect in effects)
+    return Answer(mean.mean, mean.low, mean.high, places=len(effects), opposite=opposite)
 
 
-def answer_gain(
-    runs: pd.DataFrame,
-    own: Row,
-    base: Row,
-) -> Answer:
-    """What a method gains over another, on the sets of photos where both have runs.
+def answer_gain(runs: pd.DataFrame, method: Row, base: Row) -> Answer:
+    """The gain of a method over another, on the photo sets where both have runs.
 
     Args:
-        runs: as from `tables.record`.
-        own, base: rows of the boards.
+        runs: The table of record.
+        method, base: Rows of the boards.
     """
     effects = []
     for dataset in SUITES[SUITE]['datasets']:
-        scores = [
+        scores, base_scores = (
             tables.read_measures(finals(row, SUITE, dataset, runs), 'mAP', runs)
-            for row in (own, base)
-        ]
-        effects.append(gains.estimate_gain(*scores))
+            for row in (method, base)
+        )
+        effects.append(gains.estimate_gain(scores, base_scores))
     return answer_effects([effect for effect in effects if effect.seeds > 1])
 
 
 def answer_cells(
-    paper: str, number: str, own: str, base: str, columns: list[str], runs: pd.DataFrame
+    paper: str, number: str, row: str, base: str, columns: list[str], runs: pd.DataFrame
 ) -> Answer:
-    """What a row of a table gains over another, in the columns where both have runs.
+    """The gain of a row of a table over another, in the columns where both have runs.
 
     Args:
-        paper, number: as in `published.index_cells`.
-        own, base: rows.
-        columns: each compared with itself.
-        runs: as from `tables.record`.
+        paper, number: As in `published.index_cells`.
+        row, base: Rows of the table.
+        runs: The table of record.
     """
     cells = published.index_cells(paper, number)
-    effects = []
-    for column in columns:
-        scores = []
-        for cell in (cells[own, column], cells[base, column]):
-            configs = tables.cell_final_runs(tables.plan_cell(cell, SUITE), runs)
-            scores.append(tables.read_measures(configs, cell['metric'], runs))
-        effects.append(gains.estimate_gain(*scores))
+
+    def scores(cell: dict) -> Scores:
+        configs = tables.cell_final_runs(tables.plan_cell(cell, SUITE), runs)
+        return tables.read_measures(configs, cell['metric'], runs)
+
+    effects = [
+        gains.estimate_gain(scores(cells[row, column]), scores(cells[base, column]))
+        for column in columns
+    ]
     return answer_effects([effect for effect in effects if effect.seeds > 1])
 
 
 def gains_at_equal_settings(paper: str, measured: str = 'parts') -> list[dict]:
-    """What each part of a method adds where nothing else differs, on the mean of the sets.
+    """The mean gain from each part of a method where nothing else differs.
 
     Args:
-        paper: one of `published.list_papers()`.
-        measured: the end of the ablation's id: 'parts' for test mAP, 'fall' for OPML's fall of
+        paper: One of `published.list_papers()`.
+        measured: End of the ablation's id: 'parts' for test mAP, 'fall' for OPML's fall of
             validation mAP.
 
     Returns:
-        Of the ablation PAPER_MEASURED in `outputs/ablations.csv`: arm, over (the arm it is compared
-        with) and answer; none without the file.
+        A dict for each arm of the ablation in `outputs/ablations.csv`: arm, over (the arm it is
+        compared with) and answer; empty without the file.
     """
     file = settings.path('outputs') / 'ablations.csv'
     if not file.is_file():
@@ -216,10 +216,12 @@ def gains_at_equal_settings(paper: str, measured: str = 'parts') -> list[dict]:
     ]
 
 
-def _gaps(paper: str, own: tuple[str, str, list], base: tuple[str, str, list]) -> list[float]:
-    """Differences of published numbers. own, base: (table, row, columns)."""
+def _printed_gaps(
+    paper: str, first: tuple[str, str, list], second: tuple[str, str, list]
+) -> list[float]:
+    """Differences of published numbers, each given as (table, row, columns)."""
     printed = []
-    for table, row, columns in (own, base):
+    for table, row, columns in (first, second):
         cells = published.index_cells(paper, table)
         printed.append([cells[row, column]['mean'] for column in columns])
     return np.subtract(*printed).round(4).tolist()
@@ -227,8 +229,8 @@ def _gaps(paper: str, own: tuple[str, str, list], base: tuple[str, str, list]) -
 
 def _hml(runs: pd.DataFrame) -> dict:
     sets = ['VOC12', 'COCO', 'NUS']
-    own = [f'Single Positive Labels / {name}' for name in sets]
-    return {'own_baseline': _gaps('hml', ('4', 'neither', own), ('2', 'AN', sets))}
+    columns = [f'Single Positive Labels / {name}' for name in sets]
+    return {'own_baseline': _printed_gaps('hml', ('4', 'neither', columns), ('2', 'AN', sets))}
 
 
 def _opml(runs: pd.DataFrame) -> dict:
@@ -241,8 +243,8 @@ def _opml(runs: pd.DataFrame) -> dict:
     falls = {part['arm']: part['answer'] for part in gains_at_equal_settings('opml', 'fall')}
     return {
         'slowed_beside_others': falls.get('without high rank', Answer()),
-        'set_up': _gaps('opml', ('III', 'ZLPR', sets), ('III', 'BCE', sets)),
-        # the first draw leaves what the paper has not told at its default
+        'set_up': _printed_gaps('opml', ('III', 'ZLPR', sets), ('III', 'BCE', sets)),
+        # the first draw of the search has the default, whatever the paper does not state
         'weights': sorted(
             resolve_hparams(config.loss, config.dataset, config.hparams)['rank_weight']
             for config in chosen
@@ -257,7 +259,7 @@ def _lac(runs: pd.DataFrame) -> dict:
     lem, resnet = ([f'{network} / {name}' for name in sets] for network in ('LEM', 'ResNet-50'))
     lines = tables.cell_lines('lac', '2', 'Ours', lem, runs) if len(runs) else runs
     return {
-        'lem': _gaps('lac', ('2', 'L_AN', lem), ('2', 'L_AN', resnet)),
+        'lem': _printed_gaps('lac', ('2', 'L_AN', lem), ('2', 'L_AN', resnet)),
         'idle': gains.count_stage_2_starts(lines),
         'runs': len(lines),
         'constants': len(search_space('lac')),
@@ -266,12 +268,13 @@ def _lac(runs: pd.DataFrame) -> dict:
 
 
 def _lac_in_two_steps(runs: pd.DataFrame) -> dict[str, Effect]:
-    "{column of Table 3: what whole LAC gains by the rate and δ of AN + PLC's search over its own}."
+    "{column of Table 3: gain of LAC by the rate and δ of AN + PLC's search over its own search}."
     ablation = arms.read_ablations()['lac_parts']
     effects = {}
     for column, dataset in ablation.columns.items():
-        own = tables.read_measures(finals(Row('lac'), SUITE, dataset, runs), 'mAP', runs)
-        effect = gains.estimate_gain(arms.arm_scores(ablation, 'queue', dataset, runs), own)
+        in_two_steps = arms.arm_scores(ablation, 'queue', dataset, runs)
+        searched = tables.read_measures(finals(Row('lac'), SUITE, dataset, runs), 'mAP', runs)
+        effect = gains.estimate_gain(in_two_steps, searched)
         if effect.seeds > 1:
             effects[column] = effect
     return effects
@@ -279,10 +282,10 @@ def _lac_in_two_steps(runs: pd.DataFrame) -> dict[str, Effect]:
 
 def _two_way(runs: pd.DataFrame) -> dict:
     cells = published.index_cells('two_way', '7').values()
-    of_paper = {cell['dataset'] for cell in cells if not cell['own']}
+    of_paper = {cell['dataset'] for cell in cells if not cell['added']}
     plans = [(cell['dataset'], tables.plan_cell(cell, SUITE)) for cell in cells]
     searched = {dataset: plan.search[0] for dataset, plan in plans if plan.search}
-    one = next(iter(searched.values()))
+    config = next(iter(searched.values()))
     lost = [
         cell
         for number in published.table_numbers('two_way')
@@ -290,8 +293,8 @@ def _two_way(runs: pd.DataFrame) -> dict:
         if cell['lost']
     ]
     return {
-        'batch': one.batch_size,
-        'epochs': one.epochs,
+        'batch': config.batch_size,
+        'epochs': config.epochs,
         'sets': len(of_paper),
         'fillable': len(of_paper & set(searched)),
         'own_sets': len(set(searched) - of_paper),
@@ -303,13 +306,13 @@ def _em_apl(runs: pd.DataFrame) -> dict:
     sets = ['VOC', 'COCO', 'NUS', 'CUB']
     lem = [f'LEM / {name}' for name in sets]
     lines = tables.cell_lines('em_apl', '1', 'EM+APL', sets, runs) if len(runs) else runs
-    again = _gaps('lac', ('2', 'L_EM', lem), ('2', 'L_AN', lem))
+    in_lac = _printed_gaps('lac', ('2', 'L_EM', lem), ('2', 'L_AN', lem))
     f1 = {}
     for average in ('micro', 'macro'):
         columns = [f'{name} / {average}-F1 at the chosen threshold' for name in sets]
         f1[average] = answer_cells('em_apl', '7', 'EM', 'AN', columns, runs)
     return {
-        'rerun': float(np.mean(again)),
+        'rerun': float(np.mean(in_lac)),
         'idle': int((lines.exercised == 0).sum()) if len(lines) else 0,
         'runs': len(lines),
         'f1': f1,
@@ -317,12 +320,12 @@ def _em_apl(runs: pd.DataFrame) -> dict:
     }
 
 
-SURE = 0.96  # two of the fifty bins of the figure
+_SURE = 0.96  # above it are two of the fifty bins of the figure
 
 
 def _worst_class() -> dict | None:
-    """The class of Fig. 11 that EM costs most: name, its average precision with AN and EM, and in
-    percent how many of its labels EM gives a probability of `SURE` or more.
+    """The class of Fig. 11 that loses most by EM: name, its average precision with AN and EM, and
+    the percentage of its labels to which EM gives a probability of `_SURE` or more.
     """
     file = figure_runs.find_arrays('em_apl', '11', SUITE)
     if not file.is_file():
@@ -332,17 +335,17 @@ def _worst_class() -> dict | None:
     an, em = (collected.summary('coco14', name, 'ap')[0] for name in ('AN', 'EM'))
     worst = int(np.argmin(em - an))
     counts = collected.summary('coco14', 'EM', 'counts')[0][worst].sum(0)
-    first = round(SURE * len(counts))
+    first_bin = round(_SURE * len(counts))
     return {
         'name': str(seeds[0]['names'][worst]),
         'an': an[worst],
         'em': em[worst],
-        'sure': 100 * counts[first:].sum() / counts.sum(),
-        'from': SURE,
+        'sure': 100 * counts[first_bin:].sum() / counts.sum(),
+        'from': _SURE,
     }
 
 
-_FACTS: dict[str, Callable[[pd.DataFrame], dict]] = {
+_FIELDS: dict[str, Callable[[pd.DataFrame], dict]] = {
     'hml': _hml,
     'opml': _opml,
     'lac': _lac,
@@ -352,36 +355,36 @@ _FACTS: dict[str, Callable[[pd.DataFrame], dict]] = {
 
 
 def format_conclusion(paper: str, checked: pd.DataFrame, runs: pd.DataFrame) -> str:
-    """The conclusion on a paper.
+    """The conclusion on a paper, in Markdown.
 
     Args:
-        paper: one of `published.list_papers()`.
-        checked: its claims, as from `claims.report_claims`.
-        runs: as from `tables.record`.
+        paper: One of `published.list_papers()`.
+        checked: Its claims, as from `claims.report_claims`.
+        runs: The table of record.
     """
 
-    def gain_of(own: str, base: str, own_head: str | None = None, base_head: str | None = None):
-        return answer_gain(runs, Row(own, own_head), Row(base, base_head))
+    def gain(method: str, base: str, head: str | None = None, base_head: str | None = None):
+        return answer_gain(runs, Row(method, head), Row(base, base_head))
 
     return render_template(
         f'conclusion_{paper}.md',
         claim=partial(answer_claim, checked),
-        gain=gain_of,
+        gain=gain,
         parts=gains_at_equal_settings(paper),
         uncounted=UNCOUNTED,
-        **_FACTS[paper](runs),
+        **_FIELDS[paper](runs),
     )
 
 
 def paper_pages(checked: pd.DataFrame, runs: pd.DataFrame) -> dict[str, str]:
-    """The page of every paper: its conclusion, and where its tables, figures and claims are.
+    """The page of every paper: its conclusion, with links to its tables, figures and claims.
 
     Args:
-        checked: the claims of all papers, as from `claims.report_claims`.
-        runs: as from `tables.record`.
+        checked: The claims of all papers, as from `claims.report_claims`.
+        runs: The table of record.
 
     Returns:
-        {`PAPER/README.md`: Markdown}, with links from that folder of `outputs`.
+        {`PAPER/README.md`: Markdown}.
     """
     return {
         f'{paper}/README.md': render_template(

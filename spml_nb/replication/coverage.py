@@ -1,4 +1,4 @@
-"""The map of a paper: where each part of its text is in this project, or why it is not."""
+"""The map of a paper: where each section is in this project, or why it is not."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,16 +15,15 @@ from . import figure_runs, published
 
 @dataclass(frozen=True)
 class Part:
-    """A section of a paper, or a piece of one.
+    """A section of a paper, or a part of one.
 
     Attributes:
-        name: number and heading as in the text.
-        tables, figures, equations: what it has, as the paper counts them.
-        claims: ids of `claims.read_claims`.
-        notebooks: 'methods/hml#Label correlation', without '.ipynb': a notebook in nbs/, and a
-            heading in it.
-        also: where else it is, as Markdown.
-        not_done: what is missing here, and why; '' where all of it is there.
+        name: Number and heading as in the text.
+        tables, figures, equations: Their numbers in the paper.
+        claims: Ids of `claims.read_claims`.
+        notebooks: Notebooks in nbs/ with a heading in them: 'methods/hml#Label correlation'.
+        also: Where else it is, as Markdown.
+        not_done: What is missing and why, '' if nothing.
     """
 
     name: str
@@ -42,10 +41,10 @@ class PaperMap:
     """All parts of a paper.
 
     Attributes:
-        parts: in the order of the text.
-        tables, figures: the numbers of all that the paper has.
-        equations: number of the last one.
-        source: how these are known.
+        parts: In the order of the text.
+        tables, figures: Numbers of all tables and figures of the paper.
+        equations: Number of the last equation.
+        source: Where these numbers are from.
     """
 
     parts: Sequence[Part]
@@ -60,23 +59,22 @@ def paper_map(paper: str) -> PaperMap:
     """The map of a paper, from `assets/sections`.
 
     Raises:
-        SpmlError: for another paper than those of `published.list_papers()`.
+        SpmlError: For a paper that is not in `published.list_papers()`.
     """
-    file = (
-        files('spml_nb') / 'assets' / 'sections' / f"{one_of(paper, published.ORDER, 'paper')}.yml"
-    )
-    text = yaml.safe_load(file.read_text(encoding='utf-8'))
-    return PaperMap([Part(**part) for part in text['parts']], **text['numbers'])
+    one_of(paper, published.ORDER, 'paper')
+    file = files('spml_nb') / 'assets' / 'sections' / f'{paper}.yml'
+    content = yaml.safe_load(file.read_text(encoding='utf-8'))
+    return PaperMap([Part(**part) for part in content['parts']], **content['numbers'])
 
 
 def format_paper_map(paper: str) -> str:
-    """The map as a table, with links from nbs/papers.
+    """The map of a paper as a Markdown table, with links from nbs/papers.
 
     Raises:
-        SpmlError: for another paper than those of `published.list_papers()`.
+        SpmlError: For a paper that is not in `published.list_papers()`.
     """
-    lines = [[_name(part), _place(paper, part)] for part in paper_map(paper).parts]
-    return markdown_table([['part of the paper', 'here'], *lines])
+    rows = [[_name(part), _links(paper, part)] for part in paper_map(paper).parts]
+    return markdown_table([['part of the paper', 'here'], *rows])
 
 
 def _name(part: Part) -> str:
@@ -86,22 +84,24 @@ def _name(part: Part) -> str:
     return f'{part.name} (Eq. {first})' if first == last else f'{part.name} (Eq. {first}–{last})'
 
 
-def _place(paper: str, part: Part) -> str:
-    places = [
-        _listed('Table', [each for each in part.tables if each in published.table_numbers(paper)]),
-        _listed('Fig.', [each for each in part.figures if each in figure_runs.list_figures(paper)]),
+def _links(paper: str, part: Part) -> str:
+    tables = [number for number in part.tables if number in published.table_numbers(paper)]
+    figures = [number for number in part.figures if number in figure_runs.list_figures(paper)]
+    links = [
+        _listed('Table', tables),
+        _listed('Fig.', figures),
         _listed('claims', [f'`{claim}`' for claim in part.claims]),
         ', '.join(map(_link, part.notebooks)),
         part.also,
         part.not_done and f'*not done*: {part.not_done}',
     ]
-    return '; '.join(filter(None, places))
+    return '; '.join(filter(None, links))
 
 
 def _listed(kind: str, names: list[str]) -> str:
     return f"{kind} {', '.join(names)}" if names else ''
 
 
-def _link(place: str) -> str:
-    notebook, _, heading = place.partition('#')
+def _link(target: str) -> str:
+    notebook, _, heading = target.partition('#')
     return f"[{notebook}: {heading}](../{notebook}.ipynb#{quote(heading.replace(' ', '-'))})"

@@ -1,4 +1,4 @@
-"""How a method treats unobserved labels: size and sign of its gradients, what it memorised."""
+"""How a method treats unobserved labels: size and sign of its gradients, and what it memorised."""
 
 import numpy as np
 import pandas as pd
@@ -14,28 +14,26 @@ from .measuring import open_own_data
 
 
 def measure_pulls(run: Run) -> tuple[Tensor, np.ndarray, np.ndarray, Tensor]:
-    """What the loss of a finished run asks of each entry of its training set, at the run's best
-    weights.
+    """The negative gradient of the loss in each training logit, at the best weights of a run.
 
     Args:
-        run: done.
+        run: A finished one.
 
-    Returns: pull (N, C) float32, -dL/ds times the number of images in the batch; observed labels
-        (N, C) int8; true labels (N, C) int8; logits (N, C).
+    Returns:
+        pull (N, C) float32, −∂L/∂s times the number of images in the batch; observed labels (N, C)
+        int8; true labels (N, C) int8; logits (N, C).
 
     Raises:
-        SpmlError: if the run is not done.
+        SpmlError: If the run is not finished.
     """
     seen = open_own_data(run)
     method = seen.method.train()
     method.epochs = seen.config.epochs
     method.start_epoch(method.epochs)
     z = method.z.cpu().numpy().copy()  # LL-Cp writes into it
-    parts = [
-        _pull(seen, index) for index in torch.arange(len(seen.index)).split(seen.config.batch_size)
-    ]
-    pull, logits = (torch.cat(part).cpu() for part in zip(*parts, strict=True))
-    return pull, z, seen.true, logits
+    batches = torch.arange(len(seen.index)).split(seen.config.batch_size)
+    pulls, logits = zip(*(_pull(seen, index) for index in batches), strict=True)
+    return torch.cat(pulls).cpu(), z, seen.true, torch.cat(logits).cpu()
 
 
 def _pull(seen, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -58,40 +56,46 @@ def _pull(seen, index: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _leaf(value):
-    "A tensor that gradients end at; other values as they are."
+    "A copy of a tensor that collects gradients; other values unchanged."
     if not isinstance(value, Tensor):
         return value
     return value.detach().clone().requires_grad_(value.is_floating_point())
 
 
 def diagnose(run: Run) -> dict:
-    """A finished run in numbers.
+    """Diagnostic numbers of a finished run.
 
-    Args:
-        run: done.
+    Returns:
+        Dict of
 
-    Returns: dict of share_false, up_false, up_true (fractions; NaN where there is no pull),
-        hidden_map, train_map, val_map, test_map (percent), train_truth, val_truth, test_truth (as
-        from `labels.labels_for_scoring`), best_epoch, epochs, train_loss_first, train_loss_last.
+        - share_false: share of the pull on unobserved labels that is on false negatives; up_false,
+          up_true: share of it that raises the logits of false and of true negatives; NaN without
+          any pull
+        - hidden_map: mAP on unobserved training labels, percent; train_map, val_map, test_map
+        - train_truth, val_truth, test_truth: as from `labels.labels_for_scoring`
+        - best_epoch, epochs, train_loss_first, train_loss_last
 
     Raises:
-        SpmlError: if the run is not done.
+        SpmlError: If the run is not finished.
 
     Source: the false-negative gradients of EM/APL, supplement, and LL (Kim et al. 2022,
         memorisation).
     """
     pull, z, true, logits = measure_pulls(run)
-    hidden = np.where(z == 0, true, 0)  # what nobody knows stays 0, on neither side
-    false, right = pull[torch.from_numpy(hidden > 0)], pull[torch.from_numpy(hidden < 0)]
+    hidden = np.where(z == 0, true, 0)
+    false_negatives = pull[torch.from_numpy(hidden > 0)]
+    true_negatives = pull[torch.from_numpy(hidden < 0)]
     average_precisions = metrics.average_precision(
         logits.numpy(), hidden, empty='skip', unknown='ignore'
     )
     targets, truth = labels.labels_for_scoring(true)
     curves, scores = pd.read_csv(run.folder / 'metrics.csv'), run.result()['scores']
     return {
-        'share_false': _share(false.abs(), torch.cat([false, right]).abs()),
-        'up_false': _share(false.clamp(min=0), false.abs()),
-        'up_true': _share(right.clamp(min=0), right.abs()),
+        'share_false': _share(
+            false_negatives.abs(), torch.cat([false_negatives, true_negatives]).abs()
+        ),
+        'up_false': _share(false_negatives.clamp(min=0), false_negatives.abs()),
+        'up_true': _share(true_negatives.clamp(min=0), true_negatives.abs()),
         'hidden_map': 100 * pd.Series(average_precisions).mean(),
         'train_map': metrics.mean_average_precision(logits, targets, unknown='ignore'),
         'val_map': scores['val_map'],
@@ -106,5 +110,5 @@ def diagnose(run: Run) -> dict:
     }
 
 
-def _share(some: Tensor, total: Tensor) -> float:
-    return some.sum().item() / (total.sum().item() or float('nan'))
+def _share(part: Tensor, total: Tensor) -> float:
+    return part.sum().item() / (total.sum().item() or float('nan'))

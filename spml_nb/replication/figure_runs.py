@@ -1,4 +1,4 @@
-"""What runs a figure of the papers needs, the arrays collected from them, and its picture."""
+"""The figures of the papers: their runs, the arrays collected from them, and the pictures."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -31,70 +31,71 @@ FIGURES = {
 
 
 @lru_cache
-def _texts(paper: str) -> dict:
-    """figures and not_drawn, {number: words} each, as in `assets/figures.yml`."""
+def _read_texts(paper: str) -> dict:
+    """A paper's part of `assets/figures.yml`: figures and not_drawn, each by number."""
     file = files('spml_nb') / 'assets' / 'figures.yml'
     return yaml.safe_load(file.read_text(encoding='utf-8'))[one_of(paper, FIGURES, 'paper')]
 
 
 def explain_not_drawn(paper: str) -> str:
-    """Which figures of a paper are not drawn here, and why, in a sentence.
+    """A sentence on the figures of a paper that are not drawn here, with the reasons.
 
     Raises:
-        SpmlError: for another paper.
+        SpmlError: For an unknown paper.
     """
-    reasons = _texts(paper)['not_drawn']
+    reasons = _read_texts(paper)['not_drawn']
     several = len(reasons) > 1 or ' to ' in next(iter(reasons))
     listed = ', '.join(f'{number} ({reason})' for number, reason in reasons.items())
     return f"Not redrawn: Figure{'s' if several else ''} {listed}."
 
 
 def list_figures(paper: str) -> list[str]:
-    """The numbers of the figures of a paper that are drawn here.
+    """The numbers of a paper's figures that are drawn here.
 
     Raises:
-        SpmlError: for another paper.
+        SpmlError: For an unknown paper.
     """
     return list(FIGURES[one_of(paper, FIGURES, 'paper')])
 
 
-def _figure(paper: str, figure: str | int) -> figures.PaperFigure:
+def _figure(paper: str, figure: str | int, suite: str = published.SUITE) -> figures.PaperFigure:
     numbers = list_figures(paper)
+    one_of(suite, (published.SUITE, 'paper'), f'suite of figure {figure} of {paper!r}')
     return FIGURES[paper][one_of(str(figure), numbers, f'figure of {paper!r}')]
 
 
 def describe_figure(paper: str, figure: str | int) -> dict[str, str]:
-    """What a figure shows, what the paper says of it, and what was chosen here.
+    """The texts of a figure.
 
     Args:
-        paper: one of `published.list_papers()`.
-        figure: one of `list_figures(paper)`.
+        paper: One of `published.list_papers()`.
+        figure: One of `list_figures(paper)`.
 
     Returns:
-        caption, printed and notes, where there is something to say; the notes end with the protocol
-        on photos.
+        caption, printed (what the paper says of its numbers) and notes (what we chose, and the
+        protocol on photos), those that are not empty.
 
     Raises:
-        SpmlError: for another paper or figure.
+        SpmlError: For an unknown paper or figure.
     """
     spec = _figure(paper, figure)
-    texts = _texts(paper)['figures'][str(figure)]
+    texts = _read_texts(paper)['figures'][str(figure)]
     notes = [*texts.get('notes', []), _protocol(spec, texts.get('seeds', _SEEDS))]
-    every = {
+    described = {
         'caption': texts['caption'],
         'printed': texts.get('printed', ''),
         'notes': ' '.join(filter(None, notes)),
     }
-    return {name: text for name, text in every.items() if text}
+    return {name: text for name, text in described.items() if text}
 
 
 _SEEDS = 'Lines are means over seeds, bands reach from the lowest seed to the highest.'
 
 
 def _protocol(spec: figures.PaperFigure, seeds_shown: str) -> str:
-    """How the runs of a figure came about on photos, and how its seeds are shown."""
+    """How the runs of a figure are made on photos, and how its seeds are shown."""
     if not spec.curves or spec.curves[0].start.get('weights') == 'none':
-        return ''  # not of the suite
+        return ''  # without runs of the suite
     suite = SUITES['photos']
     photos = dict.fromkeys(
         published.find_stand_in(curve.dataset, 'photos') for curve in spec.curves
@@ -110,17 +111,16 @@ def _protocol(spec: figures.PaperFigure, seeds_shown: str) -> str:
 
 
 def figure_command(paper: str, figure: str | int, suite: str) -> str:
-    """The command that trains what a figure needs and collects its arrays.
+    """The command that trains the runs of a figure and collects its arrays.
 
     Args:
-        paper, figure: as in `describe_figure`.
+        paper, figure: As in `describe_figure`.
         suite: 'photos' or 'paper'.
 
     Raises:
-        SpmlError: as `describe_figure`, or for another suite.
+        SpmlError: For an unknown paper, figure or suite.
     """
-    _figure(paper, figure)
-    one_of(suite, (published.SUITE, 'paper'), f'suite of figure {figure} of {paper!r}')
+    _figure(paper, figure, suite)
     return f'spml sweep {paper} --figure {figure} --suite {suite}'
 
 
@@ -128,12 +128,12 @@ def figure_command(paper: str, figure: str | int, suite: str) -> str:
 class PlannedRun:
     """A run of a figure.
 
-    Args:
-        dataset: the paper's name of the data set.
-        series: the curve it belongs to.
-        values: its place on the axes.
-        seed: of its observed labels and training.
-        search: the runs that choose its configuration.
+    Attributes:
+        dataset: The paper's data set.
+        series: Name of its curve.
+        values: Its coordinates on the axes.
+        seed: Of observed labels and training.
+        search: The runs that choose its configuration.
         config: None while one of them is missing.
     """
 
@@ -146,170 +146,164 @@ class PlannedRun:
 
     @property
     def name(self) -> str:
-        """What it is called in the file of arrays."""
+        """Its name in the file of arrays."""
         values = [f'{value:g}' for value in self.values]
         return ' | '.join([self.dataset, self.series, *values, f'seed {self.seed}'])
 
     @property
     def key(self) -> str | None:
-        """The key of its run, None while there is no configuration."""
+        """The key of its configuration, None without one."""
         return self.config and queue.key(self.config)
 
 
 def plan_figure_runs(
-    paper: str, figure: str | int, suite: str, finished: pd.DataFrame
+    paper: str, figure: str | int, suite: str, runs: pd.DataFrame
 ) -> list[PlannedRun]:
-    """The runs behind a figure, with their place in it.
+    """The runs of a figure; empty for the plot of a formula.
 
     Args:
-        paper, figure, suite: as in `figure_command`.
-        finished: runs, as from `sweeps.finished`.
-
-    Returns:
-        None for a figure that needs no run.
+        paper, figure, suite: As in `figure_command`.
+        runs: Finished runs, as from `sweeps.finished`.
 
     Raises:
-        SpmlError: for another paper, figure or suite.
+        SpmlError: As `figure_command`.
     """
-    figure_command(paper, figure, suite)
-    spec = _figure(paper, figure)
+    spec = _figure(paper, figure, suite)
     paper_file = published.read_paper(paper)
-    runs = []
+    planned = []
     for curve in spec.curves:
-        config = published.merge_mappings(
+        fields = published.merge_mappings(
             paper_file.get('config'), curve.start, {'dataset': curve.dataset}
         )
-        cell = tables.cell_of_runs(paper, config) | {'search': paper_file.get('search', {})}
+        cell = tables.cell_of_runs(paper, fields) | {'search': paper_file.get('search', {})}
         plan = tables.plan_cell(cell, suite)
-        chosen = tables.cell_final_runs(plan, finished, spec.seeds) or [None] * len(spec.seeds)
+        chosen = tables.cell_final_runs(plan, runs, spec.seeds) or [None] * len(spec.seeds)
         for values, changes in curve.points.items():
             for seed, config in zip(spec.seeds, chosen, strict=True):
-                config = config and _varied(config, changes)
-                place = (curve.dataset, curve.series, values, seed)
-                runs.append(PlannedRun(*place, plan.search, config))
-    return runs
+                point = (curve.dataset, curve.series, values, seed)
+                varied = config and _vary(config, changes)
+                planned.append(PlannedRun(*point, plan.search, varied))
+    return planned
 
 
-def _varied(chosen: Config, changes: dict) -> Config:
+def _vary(chosen: Config, changes: dict) -> Config:
     hparams = chosen.hparams | changes.get('hparams', {})
     return replace(chosen, **(changes | {'hparams': hparams}))
 
 
 def list_figure_runs(
-    paper: str, figure: str | int | None, suite: str, finished: pd.DataFrame
+    paper: str, figure: str | int | None, suite: str, runs: pd.DataFrame
 ) -> tuple[list[Config], list[Config]]:
-    """The runs of a figure, done or not.
+    """The runs of a figure, finished or not.
 
     Args:
-        paper, suite, finished: as in `plan_figure_runs`.
-        figure: as in `plan_figure_runs`; None for all figures.
+        paper, suite, runs: As in `plan_figure_runs`.
+        figure: As in `plan_figure_runs`; None for all figures.
 
     Returns:
-        The runs of the searches, and the runs of the figure that the finished searches have chosen;
-        each run once.
+        (search runs, runs of the figure with a chosen configuration), each run once.
 
     Raises:
-        SpmlError: as `plan_figure_runs`.
+        SpmlError: As `plan_figure_runs`.
     """
     search, final = {}, {}
     for number in list_figures(paper) if figure is None else [figure]:
-        for run in plan_figure_runs(paper, number, suite, finished):
+        for run in plan_figure_runs(paper, number, suite, runs):
             search |= {queue.key(config): config for config in run.search}
             if run.config:
                 final[run.key] = run.config
     return list(search.values()), list(final.values())
 
 
-VERSION = 2  # raise it when arrays would come out differently
+VERSION = 2  # of the arrays; raise it when `measure` of a figure changes
 
 
 def find_arrays(paper: str, figure: str | int, suite: str) -> Path:
-    """The .npz file of a figure's arrays; the picture lies beside it.
+    """The path of a figure's arrays (.npz), with the picture beside it.
 
     Args:
-        paper, figure, suite: as in `figure_command`.
+        paper, figure, suite: As in `figure_command`.
 
     Raises:
-        SpmlError: as `figure_command`.
+        SpmlError: As `figure_command`.
     """
-    figure_command(paper, figure, suite)
+    _figure(paper, figure, suite)
     end = '' if suite == 'photos' else f'_{suite}'
     return settings.path('outputs') / paper / f'fig{figure}{end}.npz'
 
 
-def collect_arrays(
-    paper: str, figure: str | int, suite: str, finished: pd.DataFrame
-) -> Path | None:
-    """Gather a figure's arrays from the finished runs into a file. It only warns of a run that
+def collect_arrays(paper: str, figure: str | int, suite: str, runs: pd.DataFrame) -> Path | None:
+    """Collect a figure's arrays from the finished runs into a file, with a warning for a run that
     cannot be read.
 
     Args:
-        paper, figure, suite, finished: as in `plan_figure_runs`.
+        paper, figure, suite, runs: As in `plan_figure_runs`.
 
     Returns:
-        The file, None when there is nothing yet; then there is no file either.
+        The file; None, and no file, without finished runs.
 
     Raises:
-        SpmlError: as `plan_figure_runs`, or if the file cannot be written.
+        SpmlError: As `plan_figure_runs`, or if the file cannot be written.
     """
     file = find_arrays(paper, figure, suite)
     spec = _figure(paper, figure)
-    runs = plan_figure_runs(paper, figure, suite, finished)
-    collected = _collected_before(file, finished) if spec.measure else {}
+    planned = plan_figure_runs(paper, figure, suite, runs)
+    previous = _read_previous(file, runs) if spec.measure else {}
     arrays = {}
-    for run in runs:
-        measured = collected.get((run.name, run.key)) or _measured(spec, run, finished)
+    for run in planned:
+        measured = previous.get((run.name, run.key)) or _measure(spec, run, runs)
         if measured is not None:
             arrays[run.name] = measured
-    if runs and not arrays:
+    if planned and not arrays:
         file.unlink(missing_ok=True)
         return None
-    datasets = dict.fromkeys(run.dataset for run in runs)
+    datasets = dict.fromkeys(run.dataset for run in planned)
     about = {
         'paper': paper,
         'figure': str(figure),
         'suite': suite,
         'version': VERSION,
         'data': [[dataset, published.find_stand_in(dataset, suite)] for dataset in datasets],
-        'parts': {run.name: _place(run, finished) for run in runs if run.name in arrays},
-        'missing': [run.name for run in runs if run.name not in arrays],
+        'parts': {run.name: _describe_run(run, runs) for run in planned if run.name in arrays},
+        'missing': [run.name for run in planned if run.name not in arrays],
     }
     figures.write_figure_arrays(file, figures.FigureArrays(about, arrays))
     return file
 
 
-def _place(run: PlannedRun, finished: pd.DataFrame) -> dict:
-    acted = finished.exercised.get(run.key) if 'exercised' in finished else None
+def _describe_run(run: PlannedRun, runs: pd.DataFrame) -> dict:
+    exercised = runs.exercised.get(run.key) if 'exercised' in runs else None
     return {
         'dataset': run.dataset,
         'series': run.series,
         'values': run.values,
         'seed': run.seed,
         'key': run.key,
-        'exercised': None if pd.isna(acted) else int(acted),
+        'exercised': None if pd.isna(exercised) else int(exercised),
     }
 
 
-def _measured(spec: figures.PaperFigure, run: PlannedRun, finished: pd.DataFrame) -> dict | None:
-    """The arrays of a run, None while it or what is left of it is missing."""
-    if run.key not in finished.index:
+def _measure(spec: figures.PaperFigure, run: PlannedRun, runs: pd.DataFrame) -> dict | None:
+    """The arrays of a run, None if it is not finished or its folder is missing."""
+    if run.key not in runs.index:
         return None
     if spec.measure is None:
-        return finished.loc[run.key, ['test_map', 'val_map']].astype(np.float32).to_dict()
+        return runs.loc[run.key, ['test_map', 'val_map']].astype(np.float32).to_dict()
     if spec.observed:
         folder = measuring.find_noted_run(run.config).folder
     else:
-        folder = settings.path('runs') / finished.at[run.key, 'run']
+        folder = settings.path('runs') / runs.at[run.key, 'run']
     if not (folder / 'DONE').is_file():
         return None
     try:
         return spec.measure(open_run(folder))
     except SpmlError as error:
         warn(f'{run.name} is left out: {error}')
+        return None
 
 
-def _collected_before(file: Path, finished: pd.DataFrame) -> dict[tuple[str, str], dict]:
-    """What the file has of finished runs: {(name in the figure, key of the run): arrays}."""
+def _read_previous(file: Path, runs: pd.DataFrame) -> dict[tuple[str, str], dict]:
+    """{(name of a run, its key): arrays} of finished runs in a file of the same version."""
     if not file.is_file():
         return {}
     about, arrays = figures.read_figure_arrays(file)
@@ -318,7 +312,7 @@ def _collected_before(file: Path, finished: pd.DataFrame) -> dict[tuple[str, str
     return {
         (name, run['key']): arrays[name]
         for name, run in about['parts'].items()
-        if run['key'] in finished.index
+        if run['key'] in runs.index
     }
 
 
@@ -334,22 +328,22 @@ def sweep_figures(
     """Run what a figure still needs, then collect its arrays.
 
     Args:
-        paper, figure, suite: as in `figure_command`.
-        dry_run: only say how much there is.
-        tell: is given the lines.
+        paper, figure, suite: As in `figure_command`.
+        dry_run: Only print how many runs are missing.
+        tell: Prints a line.
         launch: jobs, engine and address, as in `sweeps.run`.
 
     Returns:
-        As from `sweeps.run`, with a row for each observed run too; as from `sweeps.plan_runs` for a
-        dry run.
+        DataFrame as from `sweeps.run`, with a row for each observed run too; for a dry run as from
+        `sweeps.plan_runs`.
 
     Raises:
-        SpmlError: as `list_figure_runs`.
+        SpmlError: As `list_figure_runs`.
     """
     search, _ = list_figure_runs(paper, figure, suite, pd.DataFrame())
     staged = queue.run_stages(
         search,
-        lambda finished: list_figure_runs(paper, figure, suite, finished)[1],
+        lambda runs: list_figure_runs(paper, figure, suite, runs)[1],
         dry_run=dry_run,
         tell=tell,
         **launch,
@@ -361,22 +355,22 @@ def sweep_figures(
         tell(f'{count} of these runs are then to be observed, which trains each once more.')
     if dry_run or 'missing' in set(staged.state):
         return staged  # interrupted
-    # runs that only the record has are trained again where their networks are looked at
-    again = _observe(todo, tell) if observed else queue.run(todo, tell=tell, **launch)
+    # a run that is in the record but has no folder here is trained again to be measured
+    measured = _observe(todo, tell) if observed else queue.run(todo, tell=tell, **launch)
     file = collect_arrays(paper, figure, suite, queue.finished())
     tell(f'figure {figure}: {file.name if file else "nothing to draw yet"}')
-    return pd.concat([staged, again], ignore_index=True)
+    return pd.concat([staged, measured], ignore_index=True)
 
 
-def _unmeasured(paper: str, figure: str | int, suite: str, finished: pd.DataFrame) -> list[Config]:
-    """The runs that are to be measured and whose arrays are not in the figure's file yet."""
+def _unmeasured(paper: str, figure: str | int, suite: str, runs: pd.DataFrame) -> list[Config]:
+    """The runs to measure whose arrays are not in the figure's file yet."""
     if _figure(paper, figure).measure is None:
         return []
-    collected = _collected_before(find_arrays(paper, figure, suite), finished)
+    previous = _read_previous(find_arrays(paper, figure, suite), runs)
     by_key = {
         run.key: run.config
-        for run in plan_figure_runs(paper, figure, suite, finished)
-        if run.config and (run.name, run.key) not in collected
+        for run in plan_figure_runs(paper, figure, suite, runs)
+        if run.config and (run.name, run.key) not in previous
     }
     return list(by_key.values())
 
@@ -402,13 +396,13 @@ def draw_paper_figure(paper: str, figure: str | int, suite: str) -> Path | None:
     """Draw a figure from its arrays.
 
     Args:
-        paper, figure, suite: as in `figure_command`.
+        paper, figure, suite: As in `figure_command`.
 
     Returns:
-        The SVG, beside the arrays; None when there are none: `figure_command` says what fills it.
+        The SVG beside the arrays; None if these are not collected yet.
 
     Raises:
-        SpmlError: as `figure_command`, or for a damaged file.
+        SpmlError: As `figure_command`, or for a damaged file.
     """
     file = find_arrays(paper, figure, suite)
     if not file.is_file():
@@ -419,16 +413,14 @@ def draw_paper_figure(paper: str, figure: str | int, suite: str) -> Path | None:
 
 
 def draw_paper_png(paper: str, figure: str | int, suite: str) -> bytes | None:
-    """A figure as a small PNG, for notebooks; nothing is written.
+    """A figure as a small PNG for notebooks, as from `drawing.to_png`; None if its arrays are not
+    collected yet. Nothing is written.
 
     Args:
-        paper, figure, suite: as in `figure_command`.
-
-    Returns:
-        As from `drawing.to_png`; None without arrays.
+        paper, figure, suite: As in `figure_command`.
 
     Raises:
-        SpmlError: as `draw_paper_figure`.
+        SpmlError: As `draw_paper_figure`.
     """
     file = find_arrays(paper, figure, suite)
     if not file.is_file():

@@ -1,4 +1,4 @@
-"""A file of arrays becomes a picture with the paper's axes."""
+"""The arrays of a figure, and how they are drawn with the paper's axes."""
 
 import json
 import textwrap
@@ -25,27 +25,26 @@ class FigureArrays(NamedTuple):
     """The arrays of a figure.
 
     Attributes:
-        about: paper, figure, suite, version, data ([the paper's data set, ours], …), parts ({name
-            of a run in the figure: {dataset, series, values, seed, key}}, of those that are there;
-            the key is that of the run), missing (names).
-        arrays: {name of a run in the figure: {name: array}}.
+        about: paper, figure, suite, version, data ([[the paper's data set, ours], …]), parts ({name
+            of a collected run: {dataset, series, values, seed, key}}) and missing (names of runs).
+        arrays: {name of a run: {name: array}}.
     """
 
     about: dict
     arrays: dict
 
     def of_seeds(self, dataset: str, series: str, values: tuple = ()) -> list[dict]:
-        """The arrays of each seed that is there, by their place in the figure."""
-        place = (dataset, series, list(values))
+        """The arrays of each collected seed at a point of a series."""
+        point = (dataset, series, list(values))
         return [
             self.arrays[name]
             for name, run in self.about['parts'].items()
-            if (run['dataset'], run['series'], run['values']) == place
+            if (run['dataset'], run['series'], run['values']) == point
         ]
 
     def summary(self, dataset: str, series: str, array: str, values: tuple = ()) -> np.ndarray:
-        """(3, n, …): mean, lowest and highest over seeds, as far as all reach; (3, 1) of a number,
-        NaN without any.
+        """Mean, minimum and maximum over seeds: (3, n, …), cut to the shortest array; (3, 1) of a
+        number, NaN without seeds.
         """
         arrays = [np.atleast_1d(seed[array]) for seed in self.of_seeds(dataset, series, values)]
         if not arrays:
@@ -56,20 +55,20 @@ class FigureArrays(NamedTuple):
     def summary_along(
         self, dataset: str, series: str, points: list[tuple], array: str
     ) -> np.ndarray:
-        """(3, n): a number's `summary` at each of n points on the axes."""
+        """(3, n): the `summary` of a number at each of n points."""
         return np.hstack([self.summary(dataset, series, array, point) for point in points])
 
 
 def mean_and_range(over_seeds: np.ndarray) -> np.ndarray:
-    """The mean, the lowest and the highest of (seeds, …) values: (3, …)."""
+    """Mean, minimum and maximum over the first axis: (seeds, …) → (3, …)."""
     return np.stack([over_seeds.mean(0), over_seeds.min(0), over_seeds.max(0)])
 
 
 def write_figure_arrays(file: Path, collected: FigureArrays):
-    """Write a figure's arrays to an .npz file: the same bytes for the same arrays.
+    """Write a figure's arrays to an .npz file, the same bytes for the same arrays.
 
     Raises:
-        SpmlError: if the file cannot be written.
+        SpmlError: If the file cannot be written.
     """
     about = json.dumps(collected.about, ensure_ascii=False, sort_keys=True)
     flat = {
@@ -84,10 +83,10 @@ def read_figure_arrays(file: Path) -> FigureArrays:
     """Read a figure's arrays.
 
     Args:
-        file: from `write_figure_arrays`.
+        file: From `write_figure_arrays`.
 
     Raises:
-        SpmlError: if the file is missing, damaged or something else.
+        SpmlError: If it cannot be read as such a file.
     """
     try:
         flat = dict(np.load(file))
@@ -95,7 +94,7 @@ def read_figure_arrays(file: Path) -> FigureArrays:
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise SpmlError(
             f'{file} cannot be read as the arrays of a figure: {error}. '
-            'Remove it; the sweep of the figure writes it anew.'
+            'Delete it; the sweep of the figure writes it again.'
         ) from error
     arrays = {run: {} for run in about['parts']}
     for path, value in flat.items():
@@ -104,39 +103,35 @@ def read_figure_arrays(file: Path) -> FigureArrays:
     return FigureArrays(about, arrays)
 
 
-AS_CHOSEN = {(): {}}  # one run, as the search chose it
-
-
 @dataclass(frozen=True)
 class Curve:
-    """Runs of a figure that start from one searched configuration.
+    """Runs of a figure that share a search.
 
-    Args:
-        dataset: the paper's name of the data set.
-        series: the name of the curve, column or row.
-        start: fields over the paper's own configuration; they decide which search the runs start
-            from.
-        points: {values on the axes: fields laid over the chosen configuration}, where `hparams`
-            adds hyper-parameters.
+    Attributes:
+        dataset: The paper's data set.
+        series: Name of the curve, column or row.
+        start: Fields laid over the paper's own configuration, before the search.
+        points: {coordinates on the axes: fields laid over the chosen configuration}; `hparams` is
+            merged with the chosen ones. Default: one run, as chosen.
     """
 
     dataset: str
     series: str
     start: dict
-    points: dict[tuple, dict] = field(default_factory=lambda: AS_CHOSEN)
+    points: dict[tuple, dict] = field(default_factory=lambda: {(): {}})
 
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """How a figure of a paper is made; its words stand in `assets/figures.yml`.
+    """How a figure of a paper is made; its caption and notes are in `assets/figures.yml`.
 
-    Args:
-        draw: makes the picture from a `FigureArrays`.
-        curves: its runs; none where a formula is drawn.
-        measure: from a finished run to its arrays; None: the run's score on test.
-        observed: whether `measure` reads the notes of an observed run.
-        seeds: of observed labels and training of each of its runs; ten where a run takes seconds
-            and claims are close.
+    Attributes:
+        curves: Its runs, empty for the plot of a formula.
+        measure: Function from a finished run to its arrays; None: test and validation mAP.
+        observed: Whether `measure` reads notes that are taken during training, see
+            `measuring.note_training`.
+        seeds: Of observed labels and training; ten where runs take seconds and differences are
+            small.
     """
 
     draw: Callable[[FigureArrays], Figure]
@@ -147,14 +142,14 @@ class PaperFigure:
 
 
 def draw_figure(figure: PaperFigure, collected: FigureArrays) -> bytes:
-    """Draw a figure as SVG: the same bytes for the same arguments."""
+    """Draw a figure as SVG, the same bytes for the same arguments."""
     svg = to_svg(lambda: titled_figure(figure, collected))
     has_photos = any('images' in arrays for arrays in collected.arrays.values())
     return reduce_colours(svg) if has_photos else svg
 
 
 def titled_figure(figure: PaperFigure, collected: FigureArrays) -> Figure:
-    """A figure with its title, for `to_svg` or `to_png`."""
+    """Draw a figure with its title, for `to_svg` or `to_png`."""
     picture = figure.draw(collected)
     _mark_empty_panels(picture)
     picture.suptitle('\n'.join(_title(collected.about, int(15 * picture.get_figwidth()))))
@@ -170,7 +165,7 @@ def _mark_empty_panels(picture: Figure):
 
 
 def _title(about: dict, width: int) -> list[str]:
-    """The lines of a title: what it is, on what data, and what has to be known of its runs."""
+    """The lines of a title: the figure, the data sets, and caveats about its runs."""
     runs = about['parts'].values()
     first = f"{published.read_paper(about['paper'])['short']} Fig. {about['figure']}"
     if about['data']:
@@ -195,7 +190,7 @@ def make_panels(
     """Make a picture with a panel for each data set, as `make_axes` does.
 
     Returns:
-        The picture, and (axes, the paper's data set, ours) of each panel.
+        (picture, [(axes, the paper's data set, ours), …]).
     """
     data = collected.about['data']
     picture, axes = make_axes(1, len(data), width, height)
@@ -204,24 +199,23 @@ def make_panels(
 
 @dataclass(frozen=True)
 class Axis:
-    """A value that a figure varies. Args: label: its name; values: the points on it."""
+    """A value that a figure varies, and its points."""
 
     label: str
     values: tuple[float, ...]
 
 
 def draw_scores(collected: FigureArrays, groups: dict[Axis, tuple[str, ...]]) -> Figure:
-    """Draw the mAP over a varied value, one panel for each data set and axis.
+    """Draw test mAP over a varied value, one panel for each data set and axis.
 
     Args:
-        collected: the figure's arrays.
-        groups: the names of the curves over each axis.
+        groups: {axis: names of the curves over it}.
     """
     names = dict.fromkeys(name for series in groups.values() for name in series)
     inks = dict(zip(names, INK, strict=False))
-    places = [(*data, axis) for data in collected.about['data'] for axis in groups]
-    picture, axes = make_axes(1, len(places), 2.8)
-    for ax, (dataset, ours, axis) in zip(axes[0], places, strict=True):
+    panels = [(*datasets, axis) for datasets in collected.about['data'] for axis in groups]
+    picture, axes = make_axes(1, len(panels), 2.8)
+    for ax, (dataset, ours, axis) in zip(axes[0], panels, strict=True):
         ax.set(xlabel=axis.label, ylabel='mAP (%)', title=ours)
         points = [(value,) for value in axis.values]
         curves = {
@@ -243,7 +237,7 @@ def draw_scores(collected: FigureArrays, groups: dict[Axis, tuple[str, ...]]) ->
 
 
 def _is_geometric(values: tuple[float, ...]) -> bool:
-    """Whether neighbours have the same ratio."""
+    """Whether neighbouring values all have the same ratio."""
     return min(values) > 0 and np.ptp(np.diff(np.log(values))) < 1e-6
 
 
@@ -258,22 +252,19 @@ def _tick(value: float) -> str:
 def draw_grid(
     collected: FigureArrays, series: str, down: Axis, across: Axis, special: str, at: tuple
 ) -> Figure:
-    """Draw the mAP over two varied values, its mean over seeds, with a frame around the one that
-    validation chooses.
+    """Draw the mean test mAP over two varied values, with a frame around the best on validation.
 
-    A step of colour is the least difference that two means need to be told apart, so that what
-    looks the same is the same.
+    A step of colour is the smallest significant difference of two means, so that cells of the same
+    colour cannot be told apart.
 
     Args:
-        collected: the figure's arrays, test_map and val_map.
-        series: name of the runs.
-        down: the vertical axis.
-        across: the horizontal axis.
-        special: name of a point that is framed too.
-        at: its values, down and across.
+        collected: With the arrays test_map and val_map.
+        down, across: The vertical and the horizontal axis.
+        special: Name of another point to frame.
+        at: Its values, down and across.
     """
-    picture, places = make_panels(collected, 3.0, 3.0)
-    for ax, dataset, ours in places:
+    picture, panels = make_panels(collected, 3.0, 3.0)
+    for ax, dataset, ours in panels:
         ax.set(xlabel=across.label, ylabel=down.label, title=f'{ours}, mAP (%)')
         runs = {
             (*run['values'], run['seed']): collected.arrays[name]
@@ -282,37 +273,39 @@ def draw_grid(
         }
         if not runs:
             continue
-        by_seed = pd.DataFrame(runs, dtype=float).T  # a line for each pair of values and seed
+        by_seed = pd.DataFrame(runs, dtype=float).T  # index: values down and across, seed
         means = by_seed.groupby(level=[0, 1]).mean().unstack()
         test, validation = (
             means[array].reindex(index=down.values, columns=across.values).to_numpy()
             for array in ('test_map', 'val_map')
         )
-        _cells(ax, test, _least_difference(by_seed.test_map.unstack()))
+        _draw_cells(ax, test, _least_difference(by_seed.test_map.unstack()))
         chosen = np.unravel_index(np.nanargmax(validation), validation.shape)
         _frame(ax, chosen, edgecolor='#ee7733', linestyle='-', label='chosen on validation')
-        place = down.values.index(at[0]), across.values.index(at[1])
-        _frame(ax, place, edgecolor='#ee3377', linestyle=':', label=special)
+        cell = down.values.index(at[0]), across.values.index(at[1])
+        _frame(ax, cell, edgecolor='#ee3377', linestyle=':', label=special)
         ax.set_yticks(range(len(down.values)), map(_tick, down.values))
         ax.set_xticks(range(len(across.values)), map(_tick, across.values))
     draw_legend(picture)
     return picture
 
 
-def _least_difference(wide: pd.DataFrame) -> float:
-    """From which size on two means over the same seeds differ (95 %); 0 without two seeds.
+def _least_difference(by_seed: pd.DataFrame) -> float:
+    """The smallest significant difference (95 %) of two means over the same seeds, from a two-way
+    analysis of variance; 0 without two seeds.
 
-    wide: a line for each mean, a column for each seed.
+    Args:
+        by_seed: A row for each mean, a column for each seed.
     """
-    rest = wide.sub(wide.mean(axis=1), axis=0) - wide.mean() + wide.stack().mean()
-    freedom = (len(wide) - 1) * (wide.shape[1] - 1)
+    residuals = by_seed.sub(by_seed.mean(axis=1), axis=0) - by_seed.mean() + by_seed.stack().mean()
+    freedom = (len(by_seed) - 1) * (by_seed.shape[1] - 1)
     if not freedom:
         return 0.0
-    return 1.96 * (2 * np.square(rest.stack()).sum() / freedom / wide.shape[1]) ** 0.5
+    return 1.96 * (2 * np.square(residuals.stack()).sum() / freedom / by_seed.shape[1]) ** 0.5
 
 
-def _cells(ax, table: np.ndarray, step: float):
-    """Numbers on colours in steps. Four steps at least reach from light to dark."""
+def _draw_cells(ax, table: np.ndarray, step: float):
+    """Draw numbers on a colour scale with steps, of which at least four span the whole scale."""
     above = table - np.nanmin(table)
     darkest = np.nanmax(above)
     if step:
@@ -327,9 +320,9 @@ def _cells(ax, table: np.ndarray, step: float):
         ax.text(j, i, text, ha='center', va='center', fontsize=7, color=ink)
 
 
-def _frame(ax, place: tuple[int, int], **style):
-    """Frame a cell, within its borders."""
-    row, column = place
+def _frame(ax, cell: tuple[int, int], **style):
+    """Frame a cell (row, column) within its borders."""
+    row, column = cell
     corner = (column - 0.46, row - 0.46)
     ax.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, linewidth=2, **style))
 
@@ -345,15 +338,14 @@ def draw_over_epochs(
     """Draw a quantity over training, one panel for each data set.
 
     Args:
-        collected: the figure's arrays.
-        series: names of the curves.
-        array: what is drawn.
-        label: of the vertical axis.
-        per_epoch: points in an epoch.
-        scale: of the vertical axis, 'linear' or 'log'.
+        series: Names of the curves.
+        array: The array to draw.
+        label: Of the vertical axis.
+        per_epoch: Points in an epoch.
+        scale: Of the vertical axis, 'linear' or 'log'.
     """
-    picture, places = make_panels(collected, 2.4)
-    for ax, dataset, ours in places:
+    picture, panels = make_panels(collected, 2.4)
+    for ax, dataset, ours in panels:
         for name, ink in zip(series, INK, strict=False):
             if not collected.of_seeds(dataset, name):
                 continue
@@ -381,40 +373,39 @@ def draw_bands(
     shown: tuple[int, ...],
     top: float | None = None,
 ) -> Figure:
-    """Draw medians of groups of labels over epochs with their quartiles, a mean over seeds, and
-    each seed's median.
+    """Draw the median and quartiles of groups of labels over epochs, as a mean over seeds, with the
+    median of each seed.
 
     Args:
-        collected: the figure's arrays.
-        series: names of the columns, with a row for each data set; of a single one the data sets
+        series: Names of the columns, with a row for each data set; with a single one, the data sets
             are the columns.
-        array: what is drawn, (epochs, groups, 3).
-        label: of the vertical axis.
-        shown: which of `measuring.GROUPS`.
-        top: end of the vertical axis.
+        array: The array to draw, (epochs, groups, 3).
+        label: Of the vertical axis.
+        shown: Indices of `measuring.GROUPS`.
+        top: End of the vertical axis.
     """
     data = collected.about['data']
-    places = [(*names, name) for names in data for name in series]
+    panels = [(*datasets, name) for datasets in data for name in series]
     if len(series) > 1:
         picture, axes = make_axes(len(data), len(series), 2.6, 1.5)
     else:
         picture, axes = make_axes(1, len(data), 2.3, 1.9)
-    for ax, (dataset, ours, name) in zip(axes.flat, places, strict=True):
+    for ax, (dataset, ours, name) in zip(axes.flat, panels, strict=True):
         ax.set(title=f'{ours}, {name}')
         seeds = [seed[array] for seed in collected.of_seeds(dataset, name)]
         if not seeds:
             continue
         mean = collected.summary(dataset, name, array)[0]
         for group in shown:
-            _band(ax, mean[:, group], [seed[:, group] for seed in seeds], group)
+            _draw_band(ax, mean[:, group], [seed[:, group] for seed in seeds], group)
         ax.set(xlabel='epoch', ylabel=label if ax in axes[:, 0] else '', ylim=(0, top))
         ax.xaxis.get_major_locator().set_params(integer=True)
     draw_legend(picture)
     return picture
 
 
-def _band(ax, quantiles: np.ndarray, seeds: list[np.ndarray], group: int):
-    """A group's median and quartiles over epochs, (epochs, 3), and the same of each seed."""
+def _draw_band(ax, quantiles: np.ndarray, seeds: list[np.ndarray], group: int):
+    """Draw the quartiles of a group, (epochs, 3), and the median of each seed."""
     low, middle, high = quantiles.T
     epochs = np.arange(1, len(middle) + 1)
     ax.fill_between(epochs, low, high, color=INK[group], alpha=0.25, linewidth=0)
@@ -423,52 +414,42 @@ def _band(ax, quantiles: np.ndarray, seeds: list[np.ndarray], group: int):
     ax.plot(epochs, middle, color=INK[group], label=measuring.GROUPS[group])
 
 
-TILE = 80  # pixels of an image's side in the picture
-
-HEAT = np.array([255, 210, 0])  # of a map where it is highest
-
-LINE = 14  # pixels above an image, for its name
-
-MARKS = {2: ' (observed)', 1: '', -1: ' (not annotated)', 0: ' (below δ)'}
+_TILE = 80  # pixels of an image's side in the picture
+_LABEL = 14  # pixels above an image, for its name
+_HEAT = np.array([255, 210, 0])  # colour of a map at its maximum
+_MARKS = {2: ' (observed)', 1: '', -1: ' (not annotated)', 0: ' (below δ)'}
 
 
-def _tile(image: np.ndarray, over: np.ndarray | None = None) -> np.ndarray:
-    """An image (s, s, 3) uint8, with a map (h, w) uint8 laid over it: (TILE, TILE, 3) uint8."""
-    base = Image.fromarray(image).resize((TILE, TILE), Image.Resampling.BICUBIC)
-    if over is None:
+def _tile(image: np.ndarray, heat_map: np.ndarray | None = None) -> np.ndarray:
+    """An image (s, s, 3) with a map (h, w) laid over it, both uint8: (_TILE, _TILE, 3) uint8."""
+    base = Image.fromarray(image).resize((_TILE, _TILE), Image.Resampling.BICUBIC)
+    if heat_map is None:
         return np.asarray(base)
-    wide = Image.fromarray(over).resize((TILE, TILE), Image.Resampling.BICUBIC)
-    heat = np.asarray(wide)[..., None] / 255
+    resized = Image.fromarray(heat_map).resize((_TILE, _TILE), Image.Resampling.BICUBIC)
+    heat = np.asarray(resized)[..., None] / 255
     grey = np.asarray(base.convert('L').convert('RGB')) * 0.75
-    # the photo shows where nothing is
-    return ((1 - 0.8 * heat) * grey + 0.8 * heat * HEAT).round().astype(np.uint8)
+    return ((1 - 0.8 * heat) * grey + 0.8 * heat * _HEAT).round().astype(np.uint8)
 
 
 def draw_maps(collected: FigureArrays, dataset: str, series: str) -> Figure:
-    """Draw images, two in a row, each followed by up to three maps laid over it.
-
-    Args:
-        collected: the figure's arrays.
-        dataset: the paper's.
-        series: name of the run.
-    """
+    """Draw the images of a run, two in a row, each followed by up to three maps laid over it."""
     (run,) = collected.of_seeds(dataset, series)
-    step = TILE + 4
+    step = _TILE + 4
     rows = -(-len(run['images']) // 2)
-    canvas = np.full((rows * (TILE + LINE), 8 * step, 3), 255, np.uint8)
+    canvas = np.full((rows * (_TILE + _LABEL), 8 * step, 3), 255, np.uint8)
     picture, axes = make_axes(1, 1, 8.4, 8.4 * canvas.shape[0] / canvas.shape[1])
     ax = axes[0, 0]
     images = zip(*(run[array] for array in ('images', 'maps', 'names', 'kinds')), strict=True)
     for k, (image, heats, names, kinds) in enumerate(images):
-        top = k // 2 * (TILE + LINE) + LINE
+        top = k // 2 * (_TILE + _LABEL) + _LABEL
         left = k % 2 * 4 * step
-        canvas[top : top + TILE, left : left + TILE] = _tile(image)
+        canvas[top : top + _TILE, left : left + _TILE] = _tile(image)
         for heat, name, kind in zip(heats, names, kinds, strict=True):
             left += step
             if not name:
                 continue
-            canvas[top : top + TILE, left : left + TILE] = _tile(image, heat)
-            text = name + MARKS[int(kind)]
+            canvas[top : top + _TILE, left : left + _TILE] = _tile(image, heat)
+            text = name + _MARKS[int(kind)]
             ax.text(left, top - 2, text, fontsize=min(7, 135 / len(text)), va='bottom')
     ax.imshow(canvas)
     ax.axis('off')

@@ -1,4 +1,4 @@
-"""Claims with their effects, published and ours, drawn as a forest plot."""
+"""Forest plots of claims: published effects and ours."""
 
 import json
 import textwrap
@@ -12,36 +12,34 @@ from ..drawing import INK, to_svg
 from ..statistics import COMPARED, MARGIN, Verdict, format_signed
 from . import published
 
-WORD_INK = dict(
+_WORD_INK = dict(
     zip(Verdict, ('#1b6b3a', '#b3501c', INK[0], '#444444', '#6b6b6b', '#6b6b6b'), strict=True)
 )
 
 
-_ONE_SEED = '#b5b5b5'
+_ONE_SEED_INK = '#b5b5b5'
 
 
 def draw_forest(claims: pd.DataFrame) -> bytes:
-    """Draw claims with their effects, published and ours.
+    """Draw the effects of claims, published and ours, as an SVG.
 
     Args:
-        claims: as from `claims.report_claims`, of one paper.
-
-    Returns:
-        An SVG, as from `to_svg`.
+        claims: As from `claims.report_claims`, of one paper.
     """
     return to_svg(lambda: _forest(_forest_lines(claims)), bbox_inches='tight')
 
 
 def _forest_lines(claims: pd.DataFrame) -> list[dict]:
-    """What `report_claims` gives of each claim and of its places, with the text, its height in
-    lines, and whether it is the claim.
+    """The lines of `report_claims` for each claim and its places, with text (wrapped), height (in
+    lines of text) and is_claim.
     """
     lines = []
     for claim in claims.itertuples():
-        together, *places = json.loads(claim.forest)
+        claim_line, *places = json.loads(claim.forest)
         text = textwrap.wrap(claim.claim, 62)
-        words = {'text': '\n'.join(text), 'height': len(text) + 0.5, 'is_claim': True}
-        lines.append(together | words)
+        lines.append(
+            claim_line | {'text': '\n'.join(text), 'height': len(text) + 0.5, 'is_claim': True}
+        )
         for place in places:
             between = f" ({place['between']})" if place['between'] else ''
             text = textwrap.shorten(place['place'] + between, 74)
@@ -74,19 +72,19 @@ def _forest(lines: list[dict]) -> Figure:
 
 
 def _forest_limits(lines: list[dict]) -> tuple[float, float]:
-    """Nine in ten ends of intervals and published effects lie on the axis."""
+    """Limits of the axis that hold 90 % of the interval ends and published effects."""
     numbers = [line[name] for line in lines for name in ('low', 'high', 'published')]
     ends = np.array([number for number in numbers if number is not None] + [-1, 1])
-    far = 1.15 * np.quantile(abs(ends), 0.9)
-    return max(ends.min() - 0.3, -far), min(ends.max() + 0.3, far)
+    reach = 1.15 * np.quantile(abs(ends), 0.9)
+    return max(ends.min() - 0.3, -reach), min(ends.max() + 0.3, reach)
 
 
 def _forest_legend(picture: Figure, ax):
-    reproduced = WORD_INK[Verdict.REPRODUCED]
+    reproduced = _WORD_INK[Verdict.REPRODUCED]
     for mark, fill, edge, label in (
         ('D', reproduced, reproduced, 'ours, places together'),
         ('o', reproduced, reproduced, 'ours, one place'),
-        ('o', _ONE_SEED, _ONE_SEED, 'one seed, decides nothing'),
+        ('o', _ONE_SEED_INK, _ONE_SEED_INK, 'one seed, decides nothing'),
         ('o', 'white', 'black', 'published'),
     ):
         ax.plot([], [], mark, markeredgecolor=edge, markerfacecolor=fill, label=label)
@@ -96,34 +94,33 @@ def _forest_legend(picture: Figure, ax):
 
 @dataclass(frozen=True)
 class _Look:
-    """Of a line: where its text begins, its letters, how wide its interval is drawn, its mark."""
+    """How a line is drawn: left edge and font of its text, width of its interval, and marker."""
 
     left: float
-    size: float
+    fontsize: float
     weight: str
-    width: float
-    mark: str
+    linewidth: float
+    marker: str
 
 
-_OF_CLAIM = _Look(left=-1.4, size=7, weight='bold', width=2, mark='D')
-
-_OF_PLACE = _Look(left=-1.35, size=6.2, weight='normal', width=1, mark='o')
+_CLAIM_LOOK = _Look(left=-1.4, fontsize=7, weight='bold', linewidth=2, marker='D')
+_PLACE_LOOK = _Look(left=-1.35, fontsize=6.2, weight='normal', linewidth=1, marker='o')
 
 
 def _forest_line(ax, line: dict, y: float):
-    """The words and marks of a line of a forest plot."""
-    ink = WORD_INK.get(line['word'], WORD_INK[Verdict.NOT_RUN])  # of 'incomplete'
-    look = _OF_CLAIM if line['is_claim'] else _OF_PLACE
+    """Draw the texts and marks of a claim or a place."""
+    ink = _WORD_INK.get(line['word'], _WORD_INK[Verdict.NOT_RUN])  # 'incomplete' is no verdict
+    look = _CLAIM_LOOK if line['is_claim'] else _PLACE_LOOK
 
     def write(x, y, text, **style):
         style |= {'transform': ax.get_yaxis_transform(), 'va': 'center', 'parse_math': False}
-        ax.text(x, y, text, fontsize=look.size, **style)
+        ax.text(x, y, text, fontsize=look.fontsize, **style)
 
-    first = y - line['text'].count('\n') / 2  # marks stand in the last line of a text
-    write(look.left, first, line['text'], weight=look.weight, linespacing=1.3)
+    middle = y - line['text'].count('\n') / 2  # marks are level with the last line of the text
+    write(look.left, middle, line['text'], weight=look.weight, linespacing=1.3)
     if line['published'] is not None:
-        rings = {'markerfacecolor': 'white', 'markeredgecolor': 'black', 'zorder': 3}
-        _mark(ax, line['published'], y, 'o', **rings)
+        ring = {'markerfacecolor': 'white', 'markeredgecolor': 'black', 'zorder': 3}
+        _mark(ax, line['published'], y, 'o', **ring)
         dagger = published.UNCOUNTED if line['mixed'] else ''
         write(1.37, y, f"paper {format_signed(line['published_told'])}{dagger}", color='#555555')
     sign = f"{line['word']} on average" if line['on_average'] else line['word']
@@ -136,17 +133,17 @@ def _forest_line(ax, line: dict, y: float):
         half = ', 1 seed'
     else:
         half = f" ± {(line['high'] - line['low']) / 2:.1f}"
-        ax.hlines(y, line['low'], line['high'], color=ink, linewidth=look.width)
+        ax.hlines(y, line['low'], line['high'], color=ink, linewidth=look.linewidth)
     write(1.04, y, format_signed(line['mean_told']) + half, color=ink)
-    colour = _ONE_SEED if line['seeds'] == 1 else ink
-    _mark(ax, line['mean'], y, look.mark, color=colour, zorder=4)
+    colour = _ONE_SEED_INK if line['seeds'] == 1 else ink
+    _mark(ax, line['mean'], y, look.marker, color=colour, zorder=4)
 
 
-def _mark(ax, x: float, y: float, mark: str, **style):
-    """A mark, or an arrowhead at the edge where it lies beyond."""
+def _mark(ax, x: float, y: float, marker: str, **style):
+    """Draw a marker, an arrowhead at the edge for a value beyond the axis."""
     low, high = ax.get_xlim()
     if x < low:
-        x, mark = low, '<'
+        x, marker = low, '<'
     elif x > high:
-        x, mark = high, '>'
-    ax.plot(x, y, mark, clip_on=False, **style)
+        x, marker = high, '>'
+    ax.plot(x, y, marker, clip_on=False, **style)

@@ -1,4 +1,4 @@
-"""The top of README.md: what each method gains, published beside ours, as picture and table."""
+"""The top of README.md: published gains and ours, as a picture and a table."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -26,8 +26,11 @@ from .tables import record
 
 
 def draw_front(measured: pd.DataFrame) -> bytes:
-    """The picture as SVG, the same bytes for the same numbers. Args: measured: as from
-    `front_gains`."""
+    """Draw the picture as SVG, the same bytes for the same numbers.
+
+    Args:
+        measured: As from `front_gains`.
+    """
     return drawing.to_svg(lambda: _picture(measured), bbox_inches='tight')
 
 
@@ -39,8 +42,9 @@ def _picture(measured: pd.DataFrame) -> Figure:
         _panel(ax, cells, heights)
         ax.set_title(f'{panel}\n({published.find_stand_in(dataset, SUITE)})')
     half = measured.like_half.fillna(0)
-    ends = [measured.published, measured.plain, measured.like - half, measured.like + half]
-    ends = pd.concat(ends)
+    ends = pd.concat(
+        [measured.published, measured.plain, measured.like - half, measured.like + half]
+    )
     for ax in axes:
         ax.set_xlim(min(ends.min(), 0) - 1, max(ends.max(), 0) + 1)
     _name_methods(axes[0], measured[measured.panel == next(iter(PANELS))], heights)
@@ -55,9 +59,9 @@ def _picture(measured: pd.DataFrame) -> Figure:
 
 
 def _heights() -> np.ndarray:
-    """Where each method stands: those of a source together, below its name."""
-    begins = [method.source != before.source for before, method in pairwise(METHODS)]
-    return 1 + np.cumsum([0, *np.where(begins, 2, 1)])
+    """Heights of the methods, those of a source together with a line above for its name."""
+    new_source = [method.source != previous.source for previous, method in pairwise(METHODS)]
+    return 1 + np.cumsum([0, *np.where(new_source, 2, 1)])
 
 
 def _name_methods(ax, cells: pd.DataFrame, heights: np.ndarray):
@@ -74,12 +78,12 @@ def _name_methods(ax, cells: pd.DataFrame, heights: np.ndarray):
         ax.text(-0.03, y - 1, source, fontsize=6.5, fontstyle='italic', color='#555555', **left)
 
 
-APART = 0.2  # of what is published above its row, and of ours below
+_OFFSET = 0.2  # of published gains above the middle of a row, and of ours below
 
 
 def _panel(ax, cells: pd.DataFrame, heights: np.ndarray):
-    """A row a method: what is published, and below it ours over the same baseline, with its
-    interval, and over plain AN.
+    """Draw a row per method: the published gain and below it ours, over the same baseline with its
+    interval and over plain AN.
     """
     acted = ~cells.exercised.eq(False)
     ours = cells.like.where(acted)
@@ -87,17 +91,17 @@ def _panel(ax, cells: pd.DataFrame, heights: np.ndarray):
     plain = cells.plain.where(acted & ~np.isclose(cells.plain, cells.like))
     ring = {'markerfacecolor': 'white', 'markeredgecolor': 'black'}
     ax.axvline(0, color='#999999', linewidth=0.8)
-    ax.hlines(heights + APART, low, high, color=drawing.INK[0], linewidth=2.5, alpha=0.35)
+    ax.hlines(heights + _OFFSET, low, high, color=drawing.INK[0], linewidth=2.5, alpha=0.35)
     for marks, y, shape, label, style in (
-        (cells.published, heights - APART, 'o', 'published', ring),
-        (ours, heights + APART, 'o', 'ours, with 95 % interval', {'color': drawing.INK[0]}),
-        (plain, heights + APART, 'x', 'ours over plain AN or BCE', {'color': drawing.INK[1]}),
+        (cells.published, heights - _OFFSET, 'o', 'published', ring),
+        (ours, heights + _OFFSET, 'o', 'ours, with 95 % interval', {'color': drawing.INK[0]}),
+        (plain, heights + _OFFSET, 'x', 'ours over plain AN or BCE', {'color': drawing.INK[1]}),
     ):
         ax.plot(marks, y, shape, label=label, **style)
     right = {'transform': ax.get_yaxis_transform(), 'ha': 'right', 'va': 'center'}
     for y, cell in zip(heights, cells.itertuples(), strict=True):
         text = _instead_of_ours(cell)
-        ax.text(0.99, y + APART, text, fontsize=6, color='#555555', **right)
+        ax.text(0.99, y + _OFFSET, text, fontsize=6, color='#555555', **right)
     ax.set_yticks(heights, [])
     ax.set_ylim(heights[-1] + 0.7, -0.5)
     ax.tick_params(axis='y', length=0)
@@ -105,7 +109,7 @@ def _panel(ax, cells: pd.DataFrame, heights: np.ndarray):
 
 
 def _instead_of_ours(cell) -> str:
-    """What stands where a method has no mark of ours."""
+    """The text in place of a mark for our gain."""
     if cell.n < 0:
         return '–'
     if cell.n == 0:
@@ -113,7 +117,7 @@ def _instead_of_ours(cell) -> str:
     return 'not exercised' if cell.exercised is False else ''
 
 
-# whose gains the front page shows by the number of photos
+# the methods whose gains the front page shows by the number of photos
 BY_PHOTOS = Row('hml', 'cosine'), Row('em', 'linear'), Row('llr', 'linear')
 
 
@@ -125,18 +129,15 @@ def front_findings(
     by_size: dict | None = None,
     by_photos: Effect | None = None,
 ) -> str:
-    """What the gains say.
+    """The findings as a Markdown list, one question a point; '' without runs.
 
     Args:
-        leading: as from `find_leaders`.
-        agreed: as from `source_agreement`.
-        observed: as from `without_clean.of_record`.
-        uses: as from `clean_photos.average_uses`.
-        by_size: as from `more_photos.compare_sizes`.
-        by_photos: as from `thresholds.estimate_gain_of_photos`, of `FULL_PHOTOS`.
-
-    Returns:
-        Markdown: a list, one question a point, '' without runs.
+        leading: As from `find_leaders`.
+        agreed: As from `source_agreement`.
+        observed: As from `without_clean.of_record`.
+        uses: As from `clean_photos.average_uses`.
+        by_size: As from `more_photos.compare_sizes`.
+        by_photos: As from `thresholds.estimate_gain_of_photos(FULL_PHOTOS)`.
     """
     if leading is None:
         return ''
@@ -161,8 +162,10 @@ BEGIN, END = '<!-- front:begin -->', '<!-- front:end -->'
 
 
 def format_front_table(measured: pd.DataFrame) -> str:
-    """The small table: what each paper's own method gains on the mean. Args: measured: as from
-    `front_gains`. Returns: Markdown.
+    """The mean gain of each paper's own method, as a Markdown table.
+
+    Args:
+        measured: As from `front_gains`.
     """
     return render_template(
         'front_table.md',
@@ -182,14 +185,14 @@ def format_front_table(measured: pd.DataFrame) -> str:
 
 
 def _cells_of_own(measured: pd.DataFrame) -> list[tuple[FrontMethod, pd.DataFrame]]:
-    """What each paper proposes, with the sets that it is printed for."""
-    printed = measured[measured.n >= 0]
-    every = [(method, printed[printed.method == method.name]) for method in METHODS if method.own]
-    return [(method, cells) for method, cells in every if len(cells)]
+    """The methods that the papers propose, each with its rows of `front_gains`."""
+    by_method = dict(list(measured[measured.n >= 0].groupby('method')))
+    own = [method for method in METHODS if method.own and method.name in by_method]
+    return [(method, by_method[method.name]) for method in own]
 
 
 def _mean_gain(cells: pd.DataFrame, which: str) -> Effect | str:
-    """The mean over sets of a column of effects, or a word where it did not act or run on one."""
+    """The mean of a column of effects over the sets; a word if a set lacks runs or did not act."""
     if (cells.n < 2).any():
         return 'missing'
     if not cells.exercised.all():
@@ -197,51 +200,28 @@ def _mean_gain(cells: pd.DataFrame, which: str) -> Effect | str:
     return statistics.pool_effects(list(cells[which]))
 
 
-def format_front(
-    measured: pd.DataFrame,
-    boards: pd.DataFrame,
-    agreed: dict,
-    picture: str,
-    observed: dict | None = None,
-    uses: dict | None = None,
-    by_size: dict | None = None,
-    by_photos: Effect | None = None,
-) -> str:
-    """What README.md shows between the marks.
+def format_front(measured: pd.DataFrame, findings: str, picture: str) -> str:
+    """The part of README.md between the marks, with the marks.
 
     Args:
-        measured: as from `front_gains`.
-        boards: as from `all_gains.gains_of_suites`.
-        agreed: as from `source_agreement`.
-        picture: its address.
-        observed: as from `without_clean.of_record`.
-        uses: as from `clean_photos.average_uses`.
-        by_size: as from `more_photos.compare_sizes`.
-        by_photos: as in `front_findings`.
-
-    Returns: Markdown, with the marks.
+        measured: As from `front_gains`.
+        findings: As from `front_findings`.
+        picture: Its address.
     """
-    wanted = measured[measured.n >= 0]
+    cells = measured[measured.n >= 0]
     text = render_template(
         'front.md',
-        findings=front_findings(
-            find_leaders(method_levels(boards), method_micro_f1(boards)),
-            agreed,
-            observed,
-            uses,
-            by_size,
-            by_photos,
-        ),
+        findings=findings,
         picture=picture,
         uncounted=published.UNCOUNTED,
-        missing=(wanted.n == 0).sum(),
-        cells=len(wanted),
+        missing=(cells.n == 0).sum(),
+        cells=len(cells),
         table=format_front_table(measured),
         panels=len(PANELS),
         not_exercised=[
             method.name
-            for method, cells in _cells_of_own(measured)
-            if _mean_gain(cells, 'effect') == 'not exercised'
+            for method, of_method in _cells_of_own(measured)
+            if _mean_gain(of_method, 'effect') == 'not exercised'
         ],
         heads={m.name: find(m.loss).head for m in METHODS if m.own and not m.plain},
     )
@@ -249,49 +229,47 @@ def format_front(
 
 
 def write_front(root: Path | None = None, boards: pd.DataFrame | None = None) -> list[Path]:
-    """Make `outputs/front.svg`, and the part of README.md between the marks.
+    """Write `outputs/front.svg` and the part of README.md between the marks.
 
     Args:
-        root: the folder that has README.md and outputs/, unset: where the setting `outputs` lies. A
-            folder without README.md, or with one that has no marks, gets the picture alone.
-        boards: as from `gains.gains_of_suites`, unset: that.
+        root: The folder of README.md and outputs/, default: the parent of the setting `outputs`.
+            Only the picture is written if README.md is missing or has no marks.
+        boards: Default: `gains.gains_of_suites` of the record.
 
-    Returns: the files that changed.
+    Returns:
+        The files that changed.
 
     Raises:
-        SpmlError: for a damaged table of record, a file that cannot be written, or marks that do
-            not enclose one part (then nothing changes).
+        SpmlError: For a damaged table of record, a file that cannot be written, or marks that do
+            not enclose exactly one part; nothing changes then.
     """
     outputs = settings.path('outputs') if root is None else Path(root) / 'outputs'
     readme = outputs.parent / 'README.md'
     enclosing = split_at_marks(readme)
-    known = record(outputs / 'runs.csv')
-    measured = front_gains(known)
+    runs = record(outputs / 'runs.csv')
+    measured = front_gains(runs)
     texts = {outputs / 'front.svg': draw_front(measured).decode()}
     if enclosing:
-        boards = all_gains.gains_of_suites(known, [SUITE]) if boards is None else boards
-        agreed = source_agreement(measured, gains_by_source(known), boards)
-        observed = without_clean.of_record()
-        uses = clean_photos.average_uses(known)
-        picture = f'{outputs.name}/front.svg'
-        by_size = more_photos.compare_sizes(more_photos.measure_gains(known), BY_PHOTOS)
-        first = thresholds.estimate_gain_of_photos(FULL_PHOTOS)
-        text = format_front(measured, boards, agreed, picture, observed, uses, by_size, first)
+        boards = all_gains.gains_of_suites(runs, [SUITE]) if boards is None else boards
+        findings = front_findings(
+            find_leaders(method_levels(boards), method_micro_f1(boards)),
+            agreed=source_agreement(measured, gains_by_source(runs), boards),
+            observed=without_clean.of_record(),
+            uses=clean_photos.average_uses(runs),
+            by_size=more_photos.compare_sizes(more_photos.measure_gains(runs), BY_PHOTOS),
+            by_photos=thresholds.estimate_gain_of_photos(FULL_PHOTOS),
+        )
+        text = format_front(measured, findings, f'{outputs.name}/front.svg')
         texts[readme] = text.join(enclosing)
     return site.write_changed(texts)
 
 
 def split_at_marks(readme: Path, begin: str = BEGIN, end: str = END) -> tuple[str, str] | None:
-    """The text before and behind two marks.
-
-    Args:
-        readme: the file.
-        begin, end: the marks.
-
-    Returns: both texts; None where there are no marks, or no file.
+    """The text of a file before the mark `begin` and after the mark `end`; None without marks or
+    file.
 
     Raises:
-        SpmlError: for marks that do not enclose one part.
+        SpmlError: For marks that do not enclose exactly one part.
     """
     text = readme.read_text(encoding='utf-8') if readme.is_file() else ''
     counts = text.count(begin), text.count(end)
@@ -299,8 +277,8 @@ def split_at_marks(readme: Path, begin: str = BEGIN, end: str = END) -> tuple[st
         return None
     if counts != (1, 1) or text.index(end) < text.index(begin):
         raise SpmlError(
-            f'{readme} has {begin} {counts[0]} times and {end} {counts[1]} times; needed: each '
-            'once, in this order, around the part that is written anew. Put them back; the file '
-            'stays as it is.'
+            f'{readme} has {begin} {counts[0]} times and {end} {counts[1]} times, but needs each '
+            'once, in this order, around the part that is generated. Restore them; the file is '
+            'unchanged.'
         )
     return text.partition(begin)[0], text.partition(end)[2]

@@ -1,4 +1,4 @@
-"""The cells of the papers' tables that the front page compares with our runs."""
+"""The gains on the front page: cells of the papers' tables beside our runs."""
 
 from dataclasses import dataclass
 
@@ -17,20 +17,17 @@ PANELS = {
     'COCO': 'coco14',
     'NUS': 'nus',
     'CUB': 'cub',
-}  # the papers' data; photos stand in for them
+}  # {panel: the paper's data set}
 
 
 @dataclass(frozen=True)
 class FrontMethod:
-    """A line of the picture.
+    """A method on the front page, with the table that prints it.
 
-    Args:
-        name: of the method.
-        paper: where it is printed.
-        table: its number.
-        cells: {panel: (row, row of AN or BCE that the table prints, column)}.
-        own: whether it is what the paper proposes.
-        plain: whether the baseline of the paper has the linear head, not the method's own.
+    Attributes:
+        cells: {panel: (row, row of AN or BCE in the table, column)}.
+        own: Whether the paper proposes it.
+        plain: Whether the paper's baseline has the linear head rather than the method's own.
     """
 
     name: str
@@ -42,12 +39,12 @@ class FrontMethod:
 
     @property
     def source(self) -> str:
-        """Who trained it: a paper's short name."""
+        """Short name of the paper that trained it."""
         return self._cell['source']
 
     @property
     def loss(self) -> str:
-        """What it is trained with here."""
+        """The loss that it is trained with here."""
         return self._cell['config']['loss']
 
     @property
@@ -56,7 +53,7 @@ class FrontMethod:
         return published.index_cells(self.paper, self.table)[row, column]
 
 
-def _in_all(columns: dict[str, str], row: str, baseline: str) -> dict:
+def _row(columns: dict[str, str], row: str, baseline: str) -> dict:
     return {panel: (row, baseline, column) for panel, column in columns.items()}
 
 
@@ -73,88 +70,93 @@ _TWO_WAY = {
 
 METHODS = (
     *[
-        FrontMethod(name, 'hml', '2', _in_all(_HML, name, 'AN'))
+        FrontMethod(name, 'hml', '2', _row(_HML, name, 'AN'))
         for name in ('WAN', 'LS', 'EPR', 'ROLE')
     ],
-    FrontMethod('EM', 'em_apl', '1', _in_all(_SAME, 'EM', 'AN'), True),
-    FrontMethod('EM+APL', 'em_apl', '1', _in_all(_SAME, 'EM+APL', 'AN'), True),
-    FrontMethod('HML', 'hml', '4', _in_all(_SINGLE, 'HL + AL', 'neither'), True, plain=True),
-    FrontMethod('LAC', 'lac', '2', _in_all(_LAC, 'Ours', 'L_AN'), True),
+    FrontMethod('EM', 'em_apl', '1', _row(_SAME, 'EM', 'AN'), own=True),
+    FrontMethod('EM+APL', 'em_apl', '1', _row(_SAME, 'EM+APL', 'AN'), own=True),
+    FrontMethod('HML', 'hml', '4', _row(_SINGLE, 'HL + AL', 'neither'), own=True, plain=True),
+    FrontMethod('LAC', 'lac', '2', _row(_LAC, 'Ours', 'L_AN'), own=True),
     *[
-        FrontMethod(name, 'opml', 'II', _in_all(_SAME, _ONE + name, f'{_ONE}BCE'))
+        FrontMethod(name, 'opml', 'II', _row(_SAME, _ONE + name, f'{_ONE}BCE'))
         for name in ('LL-R', 'LL-Ct', 'LL-Cp')
     ],
-    FrontMethod('OPML', 'opml', 'II', _in_all(_SAME, f'{_ONE}OPML (Ours)', f'{_ONE}BCE'), True),
-    FrontMethod(
-        'OPML-SP', 'opml', 'II', _in_all(_SAME, f'{_ONE}OPML-SP (Ours)', f'{_ONE}BCE'), True
-    ),
-    FrontMethod('Two-way*', 'two_way', '7', _TWO_WAY, True),
+    *[
+        FrontMethod(name, 'opml', 'II', _row(_SAME, f'{_ONE}{name} (Ours)', f'{_ONE}BCE'), own=True)
+        for name in ('OPML', 'OPML-SP')
+    ],
+    FrontMethod('Two-way*', 'two_way', '7', _TWO_WAY, own=True),
 )
 
 
-def front_gains(known: pd.DataFrame) -> pd.DataFrame:
-    """What every method gains over its baselines.
+def front_gains(runs: pd.DataFrame) -> pd.DataFrame:
+    """The gains of every method on the front page.
 
     Args:
-        known: as from `tables.record`.
+        runs: The table of record.
 
-    Returns: DataFrame, one row per method and panel: method, panel, published (points of mAP over
-        `published.gain_baseline`, NaN where the paper has none), uncounted (as from
-        `published.explain_uncounted`), ours (over AN on the same head; Two-way: over weighted BCE;
-        where the paper's file names another baseline, over that one), half (half its 95 % interval
-        over seeds and test images), n (seeds of both, -1 where there is no such cell), plain (over
-        plain AN; Two-way: over plain BCE), like and like_half (the one of both that the published
-        gain is), exercised (whether the method's own mechanism acted), effect and beside (like and
-        plain as a `statistics.Effect`, NaN without such a cell), full (whether all labels are
-        known).
+    Returns:
+        DataFrame, one row per method and panel, in points of mAP:
+
+        - method, panel; full: whether all labels are observed
+        - published: over `published.gain_baseline`, NaN if not printed; uncounted: as from
+          `published.explain_uncounted`
+        - ours, half: gain over AN on the same head (Two-way: over weighted BCE; else over the
+          baseline that the paper's file names) with half its interval over seeds and test images
+        - plain: gain over AN on the linear head (Two-way: over BCE)
+        - like, like_half: the one of both that corresponds to the published gain
+        - effect, beside: like and plain as `statistics.Effect`, NaN without such a cell
+        - n: common seeds, -1 without such a cell; exercised: whether the method's mechanism acted
 
     Source: the papers' tables.
     """
     return pd.DataFrame(
         [
-            {'method': method.name, 'panel': panel, **_gain(method, panel, known)}
+            {'method': method.name, 'panel': panel, **_gain(method, panel, runs)}
             for method in METHODS
             for panel in PANELS
         ]
     )
 
 
-def _gain(method: FrontMethod, panel: str, known: pd.DataFrame) -> dict:
+def _gain(method: FrontMethod, panel: str, runs: pd.DataFrame) -> dict:
     if panel not in method.cells:
         return {'n': -1, 'full': False, 'uncounted': ''}
     row, baseline, column = method.cells[panel]
     cells = published.index_cells(method.paper, method.table)
-    cell, printed = cells[row, column], cells[baseline, column]
-    base = published.gain_baseline(cell, []) if cell['baseline'] else printed
+    cell = cells[row, column]
+    named_baseline = bool(cell['baseline'])
+    base = published.gain_baseline(cell, []) if named_baseline else cells[baseline, column]
     config = cell['config']
     full = config.get('labels') == 'full'
     head = config.get('head') or find(config['loss']).head
-    scores, exercised = _scores(cell, {}, known)
-    same, _ = _scores(cell, {'loss': 'wbce' if full else 'an', 'head': head}, known)
-    plain, _ = _scores(cell, {'loss': 'bce' if full else 'an', 'head': 'linear'}, known)
-    named = _scores(base, {}, known)[0] if cell['baseline'] else same
-    over, beside = all_gains.estimate_gain(scores, named), all_gains.estimate_gain(scores, plain)
-    like = beside if method.plain else over
+    scores, exercised = _cell_scores(cell, runs)
+    same_head = {} if named_baseline else {'loss': 'wbce' if full else 'an', 'head': head}
+    base_scores, _ = _cell_scores(base if named_baseline else cell, runs, **same_head)
+    plain_scores, _ = _cell_scores(cell, runs, loss='bce' if full else 'an', head='linear')
+    ours = all_gains.estimate_gain(scores, base_scores)
+    plain = all_gains.estimate_gain(scores, plain_scores)
+    like = plain if method.plain else ours
     return {
         'published': cell['mean'] - base['mean'],
         'uncounted': published.explain_uncounted(cell, base),
-        'ours': over.mean,
-        'half': over.half_width,
-        'n': over.seeds,
-        'plain': beside.mean,
+        'ours': ours.mean,
+        'half': ours.half_width,
+        'n': ours.seeds,
+        'plain': plain.mean,
         'like': like.mean,
         'like_half': like.half_width,
         'exercised': exercised,
         'effect': like,
-        'beside': beside,
+        'beside': plain,
         'full': full,
     }
 
 
-def _scores(cell: dict, changes: dict, known: pd.DataFrame) -> tuple[Scores, bool]:
-    "(scores, exercised) of a cell's runs, or of those of another method in its place."
+def _cell_scores(cell: dict, runs: pd.DataFrame, **changes) -> tuple[Scores, bool]:
+    "(scores, exercised) of a cell's runs; with changes of another method in its place."
     if changes:
         config = published.merge_mappings(cell['config'], {'hparams': None}, changes)
         cell = cell | {'config': config}
-    configs = cell_final_runs(plan_cell(cell, SUITE), known)
-    return read_measures(configs, cell['metric'], known), mechanism_acted_in(configs, known)
+    configs = cell_final_runs(plan_cell(cell, SUITE), runs)
+    return read_measures(configs, cell['metric'], runs), mechanism_acted_in(configs, runs)

@@ -1,4 +1,4 @@
-"""How much the parts of OPML-SP change the gradient, so that an ablation takes ones that act."""
+"""How much each part of OPML-SP changes the gradient, to choose weights for which the parts act."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,13 +15,13 @@ from . import arms
 
 WEIGHTS = (1e-4, 1e-3, 1e-2, 1e-1)  # λ of high rank
 POWERS = (4, 2, 1)  # γ of smoothing
-LEAST = 0.1  # of the gradient, for a part that acts
-SEED = 1000  # of no final run
+_LEAST = 0.1  # share of the gradient from which on a part acts
+_SEED = 1000  # which no final run has
 
 
 class _Watch:
-    """Sums the norms of gradients in the logits over the steps of a run of OPML, from the second
-    epoch on: smoothing needs the average precision after the first.
+    """Records the norms of gradients in the logits at each step of OPML, from the second epoch on,
+    since smoothing needs the average precision after the first.
     """
 
     def __init__(self):
@@ -60,13 +60,14 @@ class _Watch:
 
 
 def measure_shares(config: Config) -> pd.Series:
-    """Train OPML without its parts, and see what each would have added to the gradient.
+    """Train OPML without its parts, and measure what each would add to the gradient.
 
     Args:
         config: Of `opml_sp` with all parts off, two epochs or more.
 
-    Returns: By 'λ = 0.01' and 'γ = 2': the mean norm of what the part adds to the gradient in the
-        logits, over that of the loss.
+    Returns:
+        Series by 'λ = 0.01', 'γ = 2' and so on: mean norm of the gradient that the part adds, with
+        respect to the logits, relative to that of the loss.
     """
     watch = _Watch()
     with TemporaryDirectory() as folder:
@@ -76,28 +77,23 @@ def measure_shares(config: Config) -> pd.Series:
 
 
 def shares_by_set() -> pd.DataFrame:
-    """`measure_shares` for OPML of the ablation on its sets of photos, a column each."""
+    """`measure_shares` for OPML of the ablation, a column for each of its photo sets."""
     ablation = arms.read_ablations()['opml_parts']
-    return pd.DataFrame(
-        {
-            dataset: measure_shares(
-                arms.arm_configs(ablation, 'OPML', dataset, pd.DataFrame())[0].changed(
-                    seed=SEED, label_seed=SEED
-                )
-            )
-            for dataset in ablation.columns.values()
-        }
-    )
+    shares = {}
+    for dataset in ablation.columns.values():
+        config, *_ = arms.arm_configs(ablation, 'OPML', dataset, pd.DataFrame())
+        shares[dataset] = measure_shares(config.changed(seed=_SEED, label_seed=_SEED))
+    return pd.DataFrame(shares)
 
 
 def smallest_acting_weights(shares: pd.DataFrame) -> tuple[float, float]:
-    """λ and γ of the ablation: the smallest power of ten, and the largest of `POWERS`, with which a
-    part is at least `LEAST` of the gradient on every set.
+    """λ and γ of the ablation: the smallest of `WEIGHTS` and the largest of `POWERS` for which the
+    part is at least a tenth of the gradient on every set.
 
     Args:
         shares: As from `shares_by_set`.
     """
-    acts = (shares >= LEAST).all(axis=1)
+    acts = (shares >= _LEAST).all(axis=1)
     weight = next(weight for weight in WEIGHTS if acts[f'λ = {weight:g}'])
     power = next(power for power in POWERS if acts[f'γ = {power}'])
     return weight, power

@@ -1,4 +1,4 @@
-"""What methods gain on real photos, in a sentence each, for the notebooks that explain them."""
+"""A sentence on the gain of a method on real photos, for the notebook that explains it."""
 
 import pandas as pd
 
@@ -11,9 +11,8 @@ SUITE = 'photos'
 
 
 def read_boards() -> pd.DataFrame:
-    """The boards of all sets of photos below each other.
-
-    Returns: DataFrame with the columns of `outputs/methods/*.csv` and dataset; empty without them.
+    """The boards of all photo sets: the columns of `outputs/methods/*.csv`, and dataset; empty
+    without these files.
     """
     folder = settings.path('outputs') / 'methods'
     boards = [
@@ -25,12 +24,13 @@ def read_boards() -> pd.DataFrame:
 
 
 def describe_gains(*losses: str) -> str:
-    """What methods gain over AN, each on its own head, in Markdown.
+    """The gains of methods over AN, each on its own head, as a Markdown list.
 
     Args:
-        losses: registered methods.
+        losses: Registered methods.
 
-    Returns: A list with a sentence per method that has runs, in points of mAP, '' without any.
+    Returns:
+        A sentence for each method that has runs, '' if none has.
     """
     boards = read_boards()
     if boards.empty:

@@ -1,4 +1,4 @@
-"""All files of `outputs/`, made from the table of record: tables, claims, figures and pages."""
+"""Writes the tables, claims, figures and pages in `outputs/` from the table of record."""
 
 import re
 import textwrap
@@ -44,7 +44,7 @@ from .tables import (
 
 
 def _table_fields(table: Table) -> dict:
-    """What the templates of a table name."""
+    """The fields of the templates of a table."""
     cells = table.of(SUITE)
     datasets = cells.stand_in.dropna().unique()
     return {
@@ -62,21 +62,21 @@ def _table_fields(table: Table) -> dict:
         'fillable': table.progress(SUITE)['total'],
         'command': table_command(table.paper, table.number, SUITE),
         'lacking': [
-            (site.describe_lacking(same_reason), why)
-            for why, same_reason in cells[cells.why != ''].groupby('why', sort=False)
+            (site.describe_lacking(of_reason), why)
+            for why, of_reason in cells[cells.why != ''].groupby('why', sort=False)
         ],
         'statistic': published.STATISTIC,
-        'photos': _photos(),
+        'photos': _photo_sets(),
         'notes': table.notes(),
     }
 
 
 def _grid_lines(table: Table, text: Callable[..., str]) -> list[list[str]]:
-    """The header and the rows of a table in Markdown. text: of a cell."""
+    """The header and the rows of a table in Markdown; `text` formats a cell."""
     header = ['']
     for column, photos in table.columns(SUITE).items():
-        above = f'{escape_for_markdown(photos)} <br>' if photos else ''
-        header.append(above + escape_for_markdown(column))
+        prefix = f'{escape_for_markdown(photos)} <br>' if photos else ''
+        header.append(prefix + escape_for_markdown(column))
     lines = [header]
     for row, cells in table.rows(SUITE).items():
         escaped = [cell | {'printed': escape_for_markdown(cell['printed'])} for cell in cells]
@@ -85,75 +85,70 @@ def _grid_lines(table: Table, text: Callable[..., str]) -> list[list[str]]:
     return lines
 
 
-def _leaders(tidy: pd.DataFrame) -> list[dict]:
-    """The highest row in the paper and here, of those that are comparable, for each column with
-    both numbers in two or more; none where rows or columns mix measures or data sets.
+def _leaders(cells: pd.DataFrame) -> list[dict]:
+    """The best row of the paper and of ours in each column, among comparable cells; empty if a
+    column mixes measures or data sets.
     """
-    both = site.comparable_cells(tidy).dropna(subset=['published', 'ours'])
-    if both.groupby('column')[['metric', 'dataset']].nunique().max().max() > 1:
+    compared = site.comparable_cells(cells).dropna(subset=['published', 'ours'])
+    if compared.groupby('column')[['metric', 'dataset']].nunique().max().max() > 1:
         return []
     return [
         {
             'column': column,
-            'theirs': cells.loc[cells.published.idxmax(), 'row'],
-            'ours': cells.loc[cells.ours.idxmax(), 'row'],
+            'theirs': in_column.loc[in_column.published.idxmax(), 'row'],
+            'ours': in_column.loc[in_column.ours.idxmax(), 'row'],
         }
-        for column, cells in both.groupby('column', sort=False)
-        if len(cells) > 1
+        for column, in_column in compared.groupby('column', sort=False)
+        if len(in_column) > 1
     ]
 
 
-def _photos() -> list[dict]:
-    """Our sets of photos, counted as the papers count theirs."""
+def _photo_sets() -> list[dict]:
     return published.describe_photo_sets().reset_index().to_dict('records')
 
 
 def format_table_page(table: Table) -> str:
-    """A table as a page in Markdown."""
+    """The page of a table, in Markdown."""
     return render_template('table.md', **_table_fields(table))
 
 
 def table_section(paper: str, number: str, runs: pd.DataFrame) -> str:
-    """A table with its notes, for a notebook.
+    """A table with its notes, in Markdown for a notebook.
 
     Args:
-        paper: one of `published.list_papers()`.
-        number: one of its tables.
-        runs: as from `record`.
-
-    Returns:
-        Markdown.
+        paper: One of `published.list_papers()`.
+        number: One of its tables.
+        runs: The table of record.
 
     Raises:
-        SpmlError: for another paper or table.
+        SpmlError: For an unknown paper or table.
     """
     return render_template('table_section.md', **_table_fields(table(paper, number, runs)))
 
 
-def claim_table(paper: str, runs: pd.DataFrame, made: list[Table] | None = None) -> pd.DataFrame:
+def claim_table(paper: str, runs: pd.DataFrame, tables: list[Table] | None = None) -> pd.DataFrame:
     """The claims of a paper, checked on photos.
 
     Args:
-        paper: one of `published.list_papers()`.
-        runs: as from `record`.
-        made: the paper's tables; unset: they are made here.
+        paper: One of `published.list_papers()`.
+        runs: The table of record.
+        tables: The paper's tables; default: they are made here.
 
     Returns:
-        One row per claim, as from `claims.report_claims`, and command (what decides more of its
-        places,
-        '' if nothing does).
+        DataFrame as from `claims.report_claims`, with the column `command`: what trains the missing
+        runs of a claim, '' if none are missing.
 
     Raises:
-        SpmlError: for another paper.
+        SpmlError: For an unknown paper.
 
     Source: the papers' texts.
     """
-    if made is None:
-        made = [table(paper, number, runs) for number in published.table_numbers(paper)]
-    cells = {(paper, each.number): each.of(SUITE) for each in made}
+    if tables is None:
+        tables = [table(paper, number, runs) for number in published.table_numbers(paper)]
+    cells = {(paper, each.number): each.of(SUITE) for each in tables}
     value = claims.our_claim_value(SUITE, runs, tables=cells)
     report = claims.report_claims(SUITE, runs, paper, value)
-    unfinished = {each.number for each in made if (each.of(SUITE).command != '').any()}
+    unfinished = {each.number for each in tables if (each.of(SUITE).command != '').any()}
     commands = [
         _claim_command(claim, unfinished, runs) if missing else ''
         for claim, missing in zip(claims.read_claims(paper), report.missing, strict=True)
@@ -162,15 +157,15 @@ def claim_table(paper: str, runs: pd.DataFrame, made: list[Table] | None = None)
 
 
 def _claim_command(claim: claims.Claim, unfinished: set[str], runs: pd.DataFrame) -> str:
-    """What runs a claim, '' if none of its tables or figures needs runs or arrays."""
+    """The command that trains what a claim lacks, '' if its tables and figures lack nothing."""
     if claim.tables:
         return ' && '.join(
             table_command(claim.paper, number, SUITE)
             for number in claim.tables
             if number in unfinished
         )
-    named = re.findall(r'\d+', claim.where.partition('Fig')[2])
-    for number in filter(None, [claim.figure, *named]):
+    figures_in_text = re.findall(r'\d+', claim.where.partition('Fig')[2])
+    for number in filter(None, [claim.figure, *figures_in_text]):
         if number not in figure_runs.list_figures(claim.paper):
             continue
         uncollected = (
@@ -184,17 +179,14 @@ def _claim_command(claim: claims.Claim, unfinished: set[str], runs: pd.DataFrame
 
 
 def claim_section(paper: str, runs: pd.DataFrame) -> str:
-    """The claims of a paper, for a notebook.
+    """The claims of a paper, in Markdown for a notebook.
 
     Args:
-        paper: one of `published.list_papers()`.
-        runs: as from `record`.
-
-    Returns:
-        Markdown.
+        paper: One of `published.list_papers()`.
+        runs: The table of record.
 
     Raises:
-        SpmlError: for another paper.
+        SpmlError: For an unknown paper.
     """
     return render_template(
         'claims_section.md',
@@ -205,7 +197,7 @@ def claim_section(paper: str, runs: pd.DataFrame) -> str:
 
 
 def _format_claims_page(checked: pd.DataFrame) -> str:
-    """The claims of all papers, as from `claim_table`, as a page in Markdown."""
+    """The page of all papers' claims, as from `claim_table`, in Markdown."""
     papers = [
         {
             'name': paper,
@@ -228,15 +220,12 @@ def _format_claims_page(checked: pd.DataFrame) -> str:
 class Figure:
     """A figure of a paper, drawn from our runs.
 
-    Args:
-        paper: one of `published.list_papers()`.
-        number: as the paper counts.
-        caption: what it shows.
-        remarks: what the paper says of its numbers, and what was chosen here.
-        file: the SVG, None while its arrays are not collected.
-        command: what collects them.
-        missing: how many of its parts have no run.
-        parts: how many there are.
+    Attributes:
+        number: As the paper counts.
+        remarks: What the paper says of its numbers, and what we chose.
+        file: The SVG, None if its arrays are not collected yet.
+        command: Collects the arrays.
+        missing, parts: Number of its runs that are missing, and in all.
     """
 
     paper: str
@@ -250,7 +239,7 @@ class Figure:
 
     @property
     def done(self) -> bool:
-        """Whether it is drawn with all its parts."""
+        """Whether it is drawn and no run is missing."""
         return self.file is not None and not self.missing
 
     @property
@@ -260,15 +249,15 @@ class Figure:
 
     @property
     def address(self) -> str:
-        """Of the SVG, from the pages in `outputs/`."""
+        """Link to the SVG from the pages in `outputs/`."""
         return f'{self.paper}/{self.file.name}'
 
 
 def _draw_collected_figure(paper: str, number: str) -> Figure:
-    """Draw a figure where its arrays are at hand.
+    """Draw a figure if its arrays are collected.
 
     Raises:
-        SpmlError: as `figure_runs.draw_paper_figure`.
+        SpmlError: As `figure_runs.draw_paper_figure`.
     """
     text = figure_runs.describe_figure(paper, number)
     remarks = []
@@ -295,9 +284,8 @@ class Picture:
     """A figure for a notebook.
 
     Attributes:
-        png: as from `figure_runs.draw_paper_png`, None where nothing is drawn yet.
-        words: what it shows, where it is and how its runs were made, or what makes them, as
-            Markdown.
+        png: As from `figure_runs.draw_paper_png`, None if its arrays are not collected yet.
+        words: Markdown: what it shows, where it is, and how its runs are made.
     """
 
     def __init__(self, paper: str, number: str):
@@ -314,15 +302,13 @@ class Picture:
 
 @dataclass
 class Results:
-    """All that the pages show.
+    """All results that the pages show.
 
-    Args:
-        tables: every table.
-        claims: as from `claim_table`, of every paper.
-        figures: every figure.
-        runs: as from `record`.
-        gains: as from `gains.gains_of_suites`.
-        agreement: as from `agreement.source_agreement`.
+    Attributes:
+        claims: As from `claim_table`, of all papers.
+        runs: The table of record.
+        gains: As from `gains.gains_of_suites`.
+        agreement: As from `agreement.source_agreement`.
     """
 
     tables: list[Table]
@@ -341,44 +327,30 @@ class Results:
         )
 
     def progress(self) -> dict[str, int]:
-        """How far it is.
-
-        Returns:
-            done, todo and total of the cells, as in `Table.progress`; figures, drawn (those with
-            all their parts).
+        """Cells that are done, todo and in total, as in `Table.progress`; figures and how many of
+        them are drawn with no run missing.
         """
         cells = pd.DataFrame([table.progress(SUITE) for table in self.tables]).sum().to_dict()
         drawn = sum(figure.done for figure in self.figures)
         return cells | {'figures': len(self.figures), 'drawn': drawn}
 
-    def agreement_fields(self) -> dict:
-        """What templates name of the agreement with the papers."""
-        return agreement_fields(self.agreement)
-
     @property
     def leading(self) -> Leaders | None:
-        """Which method gains most."""
+        """The methods with the highest mean gains."""
         return find_leaders(method_levels(self.gains), method_micro_f1(self.gains))
 
     def verdicts(self) -> dict[str, int]:
-        """How many claims have each verdict that any of them has."""
+        """{verdict: number of claims}."""
         return verdicts.count_verdicts(self.claims)
 
 
 def _gather_results(
-    runs: pd.DataFrame | None = None,
-    tell: Callable[[str], None] = lambda line: None,
-    measured: pd.DataFrame | None = None,
+    runs: pd.DataFrame | None,
+    tell: Callable[[str], None],
+    measured: pd.DataFrame | None,
 ) -> Results:
-    """Make all tables, figures and claims. Only figures are written.
-
-    Args:
-        runs: unset: as from `record`.
-        tell: is given one line per paper.
-        measured: as from `gains.gains_of_suites`, unset: that.
-
-    Raises:
-        SpmlError: as `record` and `figure_runs.draw_paper_figure`.
+    """Make all tables, claims and figures; only figures are written. Arguments as in
+    `write_pages`.
     """
     runs = record() if runs is None else runs
     tables, checked, drawn = [], [], []
@@ -397,9 +369,8 @@ def _gather_results(
         tables += of_paper
         drawn += pictures
     measured = gains.gains_of_suites(runs) if measured is None else measured
-    agreed = source_agreement(front_gains(runs), gains_by_source(runs), measured)
-    claimed = pd.concat(checked, ignore_index=True)
-    return Results(tables, claimed, drawn, runs, measured, agreed)
+    agreement = source_agreement(front_gains(runs), gains_by_source(runs), measured)
+    return Results(tables, pd.concat(checked, ignore_index=True), drawn, runs, measured, agreement)
 
 
 def write_pages(
@@ -410,41 +381,37 @@ def write_pages(
     """Rebuild the setting `outputs` from the table of record and the arrays of the figures.
 
     Args:
-        runs: unset: as from `record`.
-        tell: is given one line per paper, and one at the end.
-        measured: as in `_gather_results`.
+        runs: Default: the table of record.
+        tell: Prints a line per paper and one at the end.
+        measured: Default: `gains.gains_of_suites(runs)`.
 
     Returns:
         The files that changed.
 
     Raises:
-        SpmlError: for a damaged `runs.csv`, or a file that cannot be written.
+        SpmlError: For a damaged `runs.csv` or arrays of a figure, or a file that cannot be written.
     """
     results = _gather_results(runs, tell, measured)
     folder = settings.path('outputs')
     texts = {folder / name: text for name, text in _page_contents(results, folder).items()}
-    for place in sorted({file.parent for file in texts}):
-        files.remove_leftovers(place)
+    for subfolder in sorted({file.parent for file in texts}):
+        files.remove_leftovers(subfolder)
     changed = site.write_changed(texts)
     tell(f'{len(texts)} files, {len(changed)} of them changed; open {folder / "index.html"}')
     return changed
 
 
 def _page_contents(results: Results, folder: Path) -> dict[str, str]:
-    """The text of every file but the figures.
+    """{name: text} of every file but the figures.
 
     Args:
-        results: as from `_gather_results`.
-        folder: where the files will lie.
-
-    Returns:
-        {name: text}.
+        folder: Where the files will be; pages link those that other commands wrote into it.
     """
     boards = [file.stem for file in sorted((folder / 'methods').glob('*.md'))]
     printed = board.list_printed_rows(results.tables)
     texts = {}
     for each in results.tables:
-        cells = each.cells.drop(columns=['interval', 'runs', 'first', 'own'])
+        cells = each.cells.drop(columns=['interval', 'runs', 'first_key', 'added'])
         texts[f'{each.paper}/table{each.number}.csv'] = _csv(cells.round(4))
         texts[f'{each.paper}/table{each.number}.md'] = format_table_page(each)
     for paper, checked in results.claims.groupby('paper'):
@@ -452,22 +419,22 @@ def _page_contents(results: Results, folder: Path) -> dict[str, str]:
     texts |= conclusions.paper_pages(results.claims, results.runs)
     texts['claims.csv'] = _csv(results.claims)
     texts['claims.md'] = _format_claims_page(results.claims)
-    texts['choice.md'] = _choice(results.runs)
+    texts['choice.md'] = _choice_page(results.runs)
     texts['whole_network.md'] = verdicts.format_whole_network(
         verdicts.gains_end_to_end(results.gains, results.runs, printed)
     )
     others = {name: what for name, what in _OTHER_PAGES.items() if (folder / name).is_file()}
-    picture = (folder / 'front.svg').is_file()
-    if page := without_clean.markdown():
+    has_picture = (folder / 'front.svg').is_file()
+    if page := without_clean.format_page():
         texts['without_clean.md'] = page
-    texts['README.md'] = _readme(results, boards, others, picture)
+    texts['README.md'] = _readme(results, boards, others, has_picture)
     texts['index.html'] = site.index_page(
-        results, printed, boards, picture, without_clean.of_record()
+        results, printed, boards, has_picture, without_clean.of_record()
     )
     return texts
 
 
-# made before these pages, by experiments of their own
+# written by `study.write_study` before these pages
 _OTHER_PAGES = {
     'ablations.md': 'which part of a method does it, at equal settings',
     'budget.md': 'which methods need a search',
@@ -485,7 +452,7 @@ _OTHER_PAGES = {
 }
 
 
-def _choice(runs: pd.DataFrame) -> str:
+def _choice_page(runs: pd.DataFrame) -> str:
     changes = choice.format_rate_choice(choice.average_by_rate(choice.plan_rate_runs(runs)))
     return f'# The choice of the rate\n\n{changes}'
 
@@ -494,8 +461,7 @@ def _csv(table: pd.DataFrame) -> str:
     return table.to_csv(index=False, lineterminator='\n')
 
 
-def _readme(results: Results, boards: list[str], others: dict[str, str], picture: bool) -> str:
-    """`outputs/README.md`."""
+def _readme(results: Results, boards: list[str], others: dict[str, str], has_picture: bool) -> str:
     papers = [
         published.read_paper(paper) | {'name': paper, 'results': results.of(paper)}
         for paper in published.list_papers()
@@ -505,18 +471,18 @@ def _readme(results: Results, boards: list[str], others: dict[str, str], picture
         headline=site.page_headline(SUITE, SUITES[SUITE]['datasets']),
         pages=others,
         boards=boards,
-        **_board(results.gains),
-        picture=picture,
-        **results.agreement_fields(),
+        **_board_fields(results.gains),
+        picture=has_picture,
+        **agreement_fields(results.agreement),
         verdicts=verdicts.format_verdicts(results.claims),
         papers=papers,
-        photos=_photos(),
+        photos=_photo_sets(),
         **_search_protocol(),
     )
 
 
-def _board(measured: pd.DataFrame) -> dict:
-    """What the board in Markdown names."""
+def _board_fields(measured: pd.DataFrame) -> dict:
+    """The fields of the board in Markdown."""
     rows = board.list_board_rows(measured, {})
     groups = board.group_by_sets(rows)
     most = max(len(group['sets']) for group in groups)
@@ -535,26 +501,28 @@ def _board(measured: pd.DataFrame) -> dict:
 
 
 def _search_protocol() -> dict:
-    """How long, at which sizes and at which rates every method is searched."""
-    heads = _tried(Row('an'))
+    """The epochs, batch sizes and learning rates of every method's search."""
+    heads = _search_candidates(Row('an'))
     longer = [
         (Row(*row), dataset) for dataset, rows in SUITES['photos']['longer'].items() for row in rows
     ]
     return {
         'head': heads[0],
-        'labelwise': _tried(Row('an', 'labelwise'))[0],
-        'network': _tried(Row('an'), 'photos_finetune')[0],
+        'labelwise': _search_candidates(Row('an', 'labelwise'))[0],
+        'network': _search_candidates(Row('an'), 'photos_finetune')[0],
         'scheduled': SUITES['photos']['scheduled'],
         'longer': len(longer),
-        'longest': max(_tried(row, 'photos', dataset)[0].epochs for row, dataset in longer),
+        'longest': max(_search_candidates(row, 'photos', name)[0].epochs for row, name in longer),
         'head_rates': _range_of_rates(heads),
     }
 
 
-def _tried(row: Row, suite: str = 'photos', dataset: str = 'voc12_animals') -> list[Config]:
+def _search_candidates(
+    row: Row, suite: str = 'photos', dataset: str = 'voc12_animals'
+) -> list[Config]:
     return [resolve(config) for config in candidates(row, suite, dataset)]
 
 
-def _range_of_rates(tried: list[Config]) -> dict[str, str | int]:
-    rates = [config.lr for config in tried]
+def _range_of_rates(configs: list[Config]) -> dict[str, str | int]:
+    rates = [config.lr for config in configs]
     return {'count': len(rates), 'lowest': f'{min(rates):.1e}', 'highest': f'{max(rates):.1e}'}

@@ -1,4 +1,4 @@
-"""Every number of every table of the five papers, with the configuration that produces it here."""
+"""The tables of the five papers: every printed number with the configuration that reproduces it."""
 
 import math
 from functools import lru_cache
@@ -13,138 +13,124 @@ ORDER = ('hml', 'opml', 'lac', 'two_way', 'em_apl')
 
 
 def list_papers() -> list[str]:
-    """The papers whose numbers are here, in the order of all pages."""
+    """The short names of the papers, in the order of all pages."""
     return list(ORDER)
 
 
 @lru_cache
 def read_paper(paper: str) -> dict:
-    """A paper's file, not to be changed.
+    """A paper's YAML file as a dict; cached, so do not modify it.
 
     Args:
-        paper: one of `ORDER`.
-
-    Returns: dict as in the YAML file, with the keys `title`, `venue`, `tables` and so on.
+        paper: One of `ORDER`.
 
     Raises:
-        SpmlError: for another paper, or a file that is not YAML.
+        SpmlError: For an unknown paper, or a file that is not YAML.
     """
     file = files('spml_nb') / 'assets' / 'papers' / f"{one_of(paper, ORDER, 'paper')}.yml"
     try:
         return yaml.safe_load(file.read_text(encoding='utf-8'))
     except yaml.YAMLError as error:
         raise SpmlError(
-            f'{file} cannot be read: {error}. Mend it, or take it back from version control.'
+            f'{file} cannot be read: {error}. Correct it, or restore it from version control.'
         ) from error
 
 
 def table_numbers(paper: str) -> list[str]:
-    """The tables of a paper.
+    """The numbers of a paper's tables as it writes them ('2', 'IV'), in its order.
 
     Args:
-        paper: one of `ORDER`.
-
-    Returns: list of numbers as the paper writes them ('2', 'IV'), in its order.
+        paper: One of `ORDER`.
 
     Raises:
-        SpmlError: for another paper.
+        SpmlError: For an unknown paper.
     """
     return list(read_paper(paper)['tables'])
 
 
 def table_entry(paper: str, table: str) -> dict:
-    """A table as its paper's file has it, not to be changed.
+    """A table in its paper's file; cached, so do not modify it.
 
     Args:
-        paper: one of `ORDER`.
-        table: one of its `table_numbers`.
-
-    Returns: dict with the keys `title`, `columns`, `rows` and so on.
+        paper: One of `ORDER`.
+        table: One of its `table_numbers`.
 
     Raises:
-        SpmlError: for another paper or table.
+        SpmlError: For an unknown paper or table.
     """
-    return read_paper(paper)['tables'][
-        one_of(str(table), table_numbers(paper), f'table of {paper!r}')
-    ]
+    tables = read_paper(paper)['tables']
+    return tables[one_of(str(table), tables, f'table of {paper!r}')]
 
 
-def merge_mappings(*pieces: dict | None) -> dict:
+def merge_mappings(*layers: dict | None) -> dict:
     """Lay mappings over one another.
 
     Args:
-        pieces: dicts or None. A later value wins, dicts are merged key by key, and None removes the
-            key.
+        layers: Dicts or None. A later value wins, nested dicts are merged, and a value of None
+            removes the key.
 
-    Returns: a new dict.
+    Returns:
+        A new dict.
     """
-    whole = {}
-    for piece in pieces:
-        for key, value in (piece or {}).items():
+    merged = {}
+    for layer in layers:
+        for key, value in (layer or {}).items():
             if value is None:
-                whole.pop(key, None)
+                merged.pop(key, None)
+            elif isinstance(value, dict):
+                merged[key] = merge_mappings(merged.get(key), value)
             else:
-                whole[key] = (
-                    merge_mappings(whole.get(key), value) if isinstance(value, dict) else value
-                )
-    return whole
+                merged[key] = value
+    return merged
 
 
-_PIECE = (
-    'config',
-    'stand_in',
-    'pretraining',
-    'search',
-    'runs',
-    'metric',
-    'unit',
-    'decimals',
-    'no_run',
-    'source',
-    'quoted_by',
-    'baseline',
-)
+# what a paper, a table, a group, a row, a column or a cell may define for its cells
+_INHERITED = {
+    *('config', 'stand_in', 'pretraining', 'search', 'no_run'),
+    *('metric', 'unit', 'decimals', 'runs', 'source', 'quoted_by', 'baseline'),
+}
 
 
-def _is_about(entry: dict, row: str, column: str) -> bool:
+def _applies_to(entry: dict, row: str, column: str) -> bool:
     return row in entry.get('rows', [row]) and column in entry.get('columns', [column])
 
 
-def _with_own(spec: dict) -> dict:
-    """A table with our rows and columns behind the paper's: more of them, and the paper's rows of a
-    group, or of a table without groups, again on each of our sets of photos that is named.
+def _with_added_cells(table: dict) -> dict:
+    """A table with the rows and columns that we added behind the paper's: those under `ours`, and
+    under `ours: again` the rows of a group (default: rows without one) on our photo sets.
     """
-    own = spec.get('ours', {})
-    rows = spec['rows'] | own.get('rows', {})
-    again = own.get('again', {})
+    ours = table.get('ours', {})
+    rows = table['rows'] | ours.get('rows', {})
+    again = ours.get('again', {})
     for dataset in again.get('sets', ()):
-        for row, entry in spec['rows'].items():
+        for row, entry in table['rows'].items():
             group, _, name = row.rpartition(' / ')
-            if group == again.get('group', ''):
-                config = merge_mappings(entry.get('config'), {'dataset': dataset})
-                of_own = {key: entry[key] for key in ('metric',) if key in entry}
-                rows[f'{dataset} / {name}'] = of_own | {'config': config}
-    return spec | {'rows': rows, 'columns': spec['columns'] | own.get('columns', {})}
+            if group != again.get('group', ''):
+                continue
+            repeated = {'config': merge_mappings(entry.get('config'), {'dataset': dataset})}
+            if 'metric' in entry:
+                repeated['metric'] = entry['metric']
+            rows[f'{dataset} / {name}'] = repeated
+    return table | {'rows': rows, 'columns': table['columns'] | ours.get('columns', {})}
 
 
-def _merged(whole: dict, spec: dict, row: str, column: str) -> dict:
-    "All pieces of a cell of a table."
+def _merge_levels(paper: dict, table: dict, row: str, column: str) -> dict:
+    "The inherited fields of a cell, from the paper down to the cell itself."
 
-    def group(name):
-        return spec.get('groups', {}).get(name.split(' / ')[0]) if ' / ' in name else None
+    def group(name: str) -> dict:
+        return table.get('groups', {}).get(name.split(' / ')[0], {}) if ' / ' in name else {}
 
-    of_cell = [entry for entry in spec.get('cells', []) if _is_about(entry, row, column)]
     levels = [
-        whole,
-        spec,
+        paper,
+        table,
         group(row),
-        spec['rows'][row],
+        table['rows'][row],
         group(column),
-        spec['columns'][column],
-        *of_cell,
+        table['columns'][column] or {},
+        *(entry for entry in table.get('cells', []) if _applies_to(entry, row, column)),
     ]
     return merge_mappings(
-        *({key: value for key, value in (level or {}).items() if key in _PIECE} for level in levels)
+        *({key: value for key, value in level.items() if key in _INHERITED} for level in levels)
     )
 
 
@@ -152,12 +138,12 @@ METRICS = {
     'mAP': 'mean over classes of average precision, 0 for a class without positives',
     'mAP@class': 'the same without such classes',
     'mAP@sample': 'mean over images of average precision along the classes',
-    'accuracy': 'share of images whose first class is right',
+    'accuracy': 'share of images whose top class is correct',
     'micro-F1': 'F1 of all decisions together',
     'macro-F1': 'mean F1 over classes',
-    'micro-F1 at the chosen threshold': 'the same with the threshold that is best on validation',
-    'macro-F1 at the chosen threshold': 'the same with the threshold that is best on validation',
-    'pseudo-label precision': 'share of positive pseudo-labels that are right',
+    'micro-F1 at the chosen threshold': 'the same at the threshold that is best on validation',
+    'macro-F1 at the chosen threshold': 'the same at the threshold that is best on validation',
+    'pseudo-label precision': 'share of positive pseudo-labels that are correct',
     'statistic': 'a count of a data set',
     'setting': 'a hyper-parameter',
 }
@@ -167,51 +153,57 @@ def table_cells(paper: str, table: str) -> pd.DataFrame:
     """A published table, one row per cell.
 
     Args:
-        paper: one of `ORDER`.
-        table: one of its `table_numbers`.
+        paper: One of `ORDER`.
+        table: One of its `table_numbers`.
 
-    Returns: DataFrame with paper, table, row, column, metric (of `METRICS`), unit, mean and std
-        (float, NaN if not printed or lost), lost (bool), printed ('89.42 (0.27)', 'lost', '–' for a
-        dash), decimals (digits after the point, None if they differ), runs (behind a mean, None if
-        unsaid), source (who trained it: a paper's short name), quoted ('quoted from Cole et al.
-        2021', 'quoted by OPML Table II', '' for a number at first hand), baseline ({'table', 'row'}
-        of another row than AN's that its gain is over, else {}), own (whether it is a cell of ours,
-        which the paper does not have), notes (list of str), dataset (there one of ours), config
-        (dict or None), pretraining (config of the run whose backbone it starts from, or None),
-        search ({field: values the paper chose from}), stand_in ({'batch_size': ...} where photos
-        take the paper's own), no_run (why config is None, else '').
+    Returns:
+        DataFrame with the columns
+
+        - paper, table, row, column, metric (of `METRICS`), unit
+        - mean, std: float, NaN if lost or not printed; lost (bool)
+        - printed: '89.42 (0.27)', 'lost', '–' for a dash
+        - decimals: digits after the point, None if they differ; runs: behind a mean, None if not
+          stated
+        - source: short name of the paper that trained it; quoted: 'quoted from Cole et al. 2021',
+          'quoted by OPML Table II', '' if at first hand
+        - baseline: {'table', 'row'} that its gain is over, {} for the default, AN in its column
+        - added: whether we added the cell to the paper's table
+        - notes (list of str)
+        - dataset: the paper's; one of ours in rows that we added
+        - config: fields of `Config`, None if no run can fill the cell; no_run: the reason, else ''
+        - pretraining: config of the run whose backbone it starts from, or None
+        - search: {field: values the paper chose from}
+        - stand_in: {'batch_size': ...} if our runs on photos use the paper's
 
     Raises:
-        SpmlError: for another paper or table.
+        SpmlError: For an unknown paper or table.
 
     Source: the papers' tables.
     """
-    spec = table_entry(paper, table)
-    whole = _with_own(spec)
+    entry = table_entry(paper, table)
+    extended = _with_added_cells(entry)
     rows = [
-        _cell(read_paper(paper), whole, str(table), row, column)
-        | {'own': row not in spec['rows'] or column not in spec['columns']}
-        for row in whole['rows']
-        for column in whole['columns']
+        _cell(read_paper(paper), extended, str(table), row, column)
+        | {'added': row not in entry['rows'] or column not in entry['columns']}
+        for row in extended['rows']
+        for column in extended['columns']
     ]
-    # else pandas makes floats of numbers beside None
-    whole_numbers = {
+    # object columns, since pandas would turn integers beside None into floats
+    integers = {
         name: pd.Series([row[name] for row in rows], dtype=object) for name in ('decimals', 'runs')
     }
-    return pd.DataFrame(rows).assign(**whole_numbers)
+    return pd.DataFrame(rows).assign(**integers)
 
 
 @lru_cache
 def index_cells(paper: str, table: str) -> dict[tuple[str, str], dict]:
-    """A published table, cell by cell, not to be changed.
+    """A published table as {(row, column): a row of `table_cells`}; cached, so do not modify it.
 
     Args:
-        paper, table: as in `table_cells`.
-
-    Returns: {(row, column): a row of `table_cells`}.
+        paper, table: As in `table_cells`.
 
     Raises:
-        SpmlError: for another paper or table.
+        SpmlError: For an unknown paper or table.
 
     Source: the papers' tables.
     """
@@ -220,42 +212,41 @@ def index_cells(paper: str, table: str) -> dict[tuple[str, str], dict]:
     }
 
 
-def _cell(whole: dict, spec: dict, table: str, row: str, column: str) -> dict:
-    piece = _merged(whole, spec, row, column)
-    numbers = spec['rows'][row]
+def _cell(paper: dict, table: dict, number: str, row: str, column: str) -> dict:
+    inherited = _merge_levels(paper, table, row, column)
+    values = table['rows'][row]
     printed = {
-        name: dict(zip(spec['columns'], numbers.get(name, ()), strict=False)).get(column)
+        name: dict(zip(table['columns'], values.get(name, ()), strict=False)).get(column)
         for name in ('mean', 'std')
     }
     mean, std = map(_number, printed.values())
     lost = printed['mean'] == 'lost'
-    notes = [note for note in whole.get('notes', []) if table in note.get('tables', [table])]
-    notes += spec.get('notes', [])
-    config = piece.get('config', {})
-    source = piece.get('source', whole['short'])
+    notes = [note for note in paper.get('notes', []) if number in note.get('tables', [number])]
+    notes += table.get('notes', [])
+    config = inherited.get('config', {})
+    source = inherited.get('source', paper['short'])
     return {
-        'paper': whole['paper'],
-        'table': table,
+        'paper': paper['paper'],
+        'table': number,
         'row': row,
         'column': column,
-        'metric': piece.get('metric'),
-        'unit': piece.get('unit'),
+        **{name: inherited.get(name) for name in ('metric', 'unit')},
         'mean': mean,
         'std': std,
         'lost': lost,
-        'printed': _printed(mean, std, lost, piece.get('decimals')),
-        'decimals': piece.get('decimals'),
-        'runs': piece.get('runs'),
+        'printed': _printed(mean, std, lost, inherited.get('decimals')),
+        'decimals': inherited.get('decimals'),
+        'runs': inherited.get('runs'),
         'source': source,
-        'quoted': _quoted(source, whole['short'], piece.get('quoted_by')),
-        'baseline': piece.get('baseline', {}),
-        'notes': [note['text'] for note in notes if _is_about(note, row, column)],
+        'quoted': _quoted(source, paper['short'], inherited.get('quoted_by')),
+        'baseline': inherited.get('baseline', {}),
+        'notes': [note['text'] for note in notes if _applies_to(note, row, column)],
         'dataset': config.get('dataset'),
-        'config': None if 'no_run' in piece else config,
-        'pretraining': piece.get('pretraining'),
-        'search': piece.get('search', {}),
-        'stand_in': piece.get('stand_in', {}),
-        'no_run': piece.get('no_run', ''),
+        'config': None if 'no_run' in inherited else config,
+        'pretraining': inherited.get('pretraining'),
+        'search': inherited.get('search', {}),
+        'stand_in': inherited.get('stand_in', {}),
+        'no_run': inherited.get('no_run', ''),
     }
 
 
@@ -276,57 +267,61 @@ def _printed(mean: float, std: float, lost: bool, decimals: int | None) -> str:
     return f'{mean:{form}}' if math.isnan(std) else f'{mean:{form}} ({std:{form}})'
 
 
-def gain_baseline(cell: dict, whole: list[dict]) -> dict | None:
-    """Where a gain is measured from: AN, or binary cross-entropy where all labels are known.
+def gain_baseline(cell: dict, cells: list[dict]) -> dict | None:
+    """The cell that a gain is over: AN, or binary cross-entropy if all labels are observed.
 
     Args:
-        cell: a row of `table_cells`.
-        whole: all rows of the table.
+        cell: A row of `table_cells`.
+        cells: All rows of the table.
 
-    Returns: the cell that the paper's file names as its `gain_baseline`, else the first such cell
-        in the same column, group of rows, data set and kind of labels; None without one.
+    Returns:
+        The cell that the paper's file names as `baseline`, else the first baseline in the same
+        column and group of rows, of the same data set, metric, labels and head; None without one.
     """
     if cell['baseline']:
         row = cell['baseline']['row']
         return index_cells(cell['paper'], cell['baseline']['table'])[row, cell['column']]
+    full = (cell['config'] or {}).get('labels') == 'full'
+    losses = ('an', 'bce', 'wbce') if full else ('an',)
+    for other in cells:
+        if _is_plain(other, losses) and _comparison_key(other) == _comparison_key(cell):
+            return other
+    return None
 
-    def kind(one):
-        config = one['config'] or {}
-        group = one['row'].rpartition(' / ')[0]
-        return (
-            group,
-            one['column'],
-            one['dataset'],
-            one['metric'],
-            config.get('labels'),
-            config.get('head'),
-        )
 
-    names = ('an', 'bce', 'wbce') if (cell['config'] or {}).get('labels') == 'full' else ('an',)
-    return next(
-        (
-            one
-            for one in whole
-            if (one['config'] or {}).get('loss') in names
-            and not one['config'].get('hparams')
-            and one['config'].get('regime') != 'linear_init'
-            and kind(one) == kind(cell)
-        ),
-        None,
+def _is_plain(cell: dict, losses: tuple[str, ...]) -> bool:
+    "Whether a cell is one of the losses with default hyper-parameters and the usual training."
+    config = cell['config'] or {}
+    return (
+        config.get('loss') in losses
+        and not config.get('hparams')
+        and config.get('regime') != 'linear_init'
     )
 
 
-UNCOUNTED = '†'  # behind such a gain
+def _comparison_key(cell: dict) -> tuple:
+    "Equal for cells that may be compared with each other."
+    config = cell['config'] or {}
+    group = cell['row'].rpartition(' / ')[0]
+    return (
+        group,
+        *(cell[name] for name in ('column', 'dataset', 'metric')),
+        *(config.get(name) for name in ('labels', 'head')),
+    )
+
+
+UNCOUNTED = '†'  # marks a gain that `explain_uncounted` speaks of
 
 
 def explain_uncounted(cell: dict, base: dict | None) -> str:
-    """Why a published gain is not one over AN of the same source, and so enters no mean or count.
+    """Why a published gain enters no mean or count: it is not over AN of the same source.
 
     Args:
-        cell: a row of `table_cells`.
-        base: as from `gain_baseline`.
+        cell: A row of `table_cells`.
+        base: As from `gain_baseline`.
 
-    Returns: str, '' for a gain that counts.
+    Returns:
+        '' for a gain that counts.
     """
     if base is None or base is cell:
         return ''
@@ -340,8 +335,9 @@ def explain_uncounted(cell: dict, base: dict | None) -> str:
     return ''
 
 
-SUITE = 'photos'  # fills the tables and figures; 'paper' would be the papers' own data sets
+SUITE = 'photos'  # the suite of all pages; the suite 'paper' is on the papers' own data sets
 
+# {the paper's data set: (our photo set or None, what it is or why there is none)}
 STAND_INS = {
     'voc12': (
         'voc12_animals',
@@ -362,15 +358,8 @@ STAND_INS = {
     ),
     **dict.fromkeys(
         (
-            'aircraft',
-            'caltech101',
-            'cars',
-            'cub-species',
-            'dtd',
-            'flowers',
-            'food101',
-            'pets',
-            'sun',
+            *('aircraft', 'caltech101', 'cars', 'cub-species', 'dtd'),
+            *('flowers', 'food101', 'pets', 'sun'),
         ),
         (None, 'one label an image: no photos stand for this data set'),
     ),
@@ -395,26 +384,27 @@ PAPERS_DATA = {
 
 
 def name_dataset(dataset: str) -> str:
-    """A data set as people read it, its name where it has no other."""
+    """The full name of one of our photo sets; other names are returned as they are."""
     return DATASET_NAMES.get(dataset, dataset)
 
 
 def find_original_set(dataset: str) -> str:
-    """Which of the papers' data sets photos stand for, '' for none."""
+    """The papers' data sets that one of our photo sets stands in for, '' for none."""
     return ', '.join(PAPERS_DATA[name] for name, (ours, _) in STAND_INS.items() if ours == dataset)
 
 
 def find_stand_in(dataset: str, suite: str) -> str | None:
-    """The data set that takes a published one's place.
+    """The data set used in place of a published one.
 
     Args:
-        dataset: of a published cell, or a set of photos, which stands for itself.
+        dataset: Of a published cell; one of our photo sets stands for itself.
         suite: 'paper' (the data set itself) or 'photos'.
 
-    Returns: a name, or None where there is nothing like it (`STAND_INS` says why).
+    Returns:
+        A name, None if there is no stand-in; `STAND_INS` says why.
 
     Raises:
-        SpmlError: for another data set or suite.
+        SpmlError: For an unknown data set or suite.
     """
     one_of(suite, ('paper', SUITE), 'suite')
     if dataset in DATASET_NAMES:
@@ -423,15 +413,15 @@ def find_stand_in(dataset: str, suite: str) -> str | None:
     return dataset if suite == 'paper' else photos
 
 
-STATISTIC = 'a statistic of the data set'  # why a cell of a table has no run
+STATISTIC = 'a statistic of the data set'  # a reason why no run can fill a cell
 
 
 def describe_photo_sets() -> pd.DataFrame:
-    """Our sets of photos, counted as the papers count theirs.
+    """Counts of our photo sets, as the papers give them for theirs.
 
-    Returns: DataFrame by name: for (of the papers, '' for none), classes, used (those that runs are
-        about), train, val and test (photos), positives (labels of a training photo, of the classes
-        used).
+    Returns:
+        DataFrame by name: for (the papers' data set, '' for none), classes, used (classes in our
+        runs), train, val, test (photos), positives (per training photo, of the classes used).
     """
     counted = pd.read_csv(files('spml_nb') / 'assets' / 'photos.csv', index_col='name')
     counted.insert(0, 'for', [find_original_set(name) for name in counted.index])

@@ -1,4 +1,4 @@
-"""Pages are templates in `assets/templates` that are filled with plain data."""
+"""Renders pages from the templates in `assets/templates`."""
 
 import json
 import textwrap
@@ -35,16 +35,17 @@ def _environment() -> jinja2.Environment:
 
 
 def _fill(text: str, indent: str = '') -> str:
-    """A paragraph, or an item of a list, in lines of at most 140 characters."""
+    """Wrap a paragraph or a list item at 140 characters."""
     text = text.strip()
     hanging = '  ' if text.startswith('- ') else indent
-    # a hyphen may stand in an address, which a break would cut in two
-    return (
-        textwrap.fill(
-            text, 140, initial_indent=indent, subsequent_indent=hanging, break_on_hyphens=False
-        )
-        + '\n'
+    filled = textwrap.fill(
+        text,
+        140,
+        initial_indent=indent,
+        subsequent_indent=hanging,
+        break_on_hyphens=False,  # a hyphen may be part of a link
     )
+    return f'{filled}\n'
 
 
 def _grid(lines: list[list]) -> str:
@@ -52,17 +53,17 @@ def _grid(lines: list[list]) -> str:
 
 
 def render_template(template: str, **fields) -> str:
-    """A page, or a section of one.
+    """Render a page or a section of one.
 
     Args:
-        template: a file of `assets/templates`. HTML escapes every field; in Markdown the filter
-            `md` does it where text comes from a paper or a person.
-        fields: what the template names; one that it lacks is an error.
+        template: A file of `assets/templates`. HTML templates escape every field; Markdown ones use
+            the filter `md` for text from a paper or a person.
+        fields: All fields that the template names.
     """
     return _environment().get_template(template).render(**fields)
 
 
 def read_template(name: str) -> str:
-    """The text of a file of `assets/templates` that needs no filling, such as a style sheet."""
+    """The text of a file of `assets/templates` without fields, such as a style sheet."""
     environment = _environment()
     return environment.loader.get_source(environment, name)[0]

@@ -1,4 +1,4 @@
-"""How far would a score move, had other test images been drawn? Heads are scored on samples."""
+"""Scores of heads on bootstrap samples of the test images, for the intervals of differences."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,31 +27,32 @@ from .published import SUITE
 def score_samples(
     metric: str, logits: np.ndarray, true: np.ndarray, draws: np.ndarray, threshold: float = 0.5
 ) -> np.ndarray:
-    """A score on samples of the test images.
+    """A metric on bootstrap samples of the test images.
 
     Args:
-        metric: one of `RESAMPLED_METRICS`.
+        metric: One of `RESAMPLED_METRICS`.
         logits: (N, C).
         true: (N, C) in {1, 0, −1}; 0 is unknown and left out.
-        draws: (R, N), how often each image counts, as from `statistics.image_draws`.
-        threshold: of F1, a probability.
+        draws: (R, N) counts of each image, as from `statistics.image_draws`.
+        threshold: Probability at which F1 predicts a label.
 
     Returns:
         (R,) percent.
     """
     if metric == 'mAP@sample':
-        each = measures.average_precision(
+        by_image = measures.average_precision(
             logits, true, axis='sample', empty='skip', unknown='ignore'
         )
-        counts = draws * np.isfinite(each)  # an image without a positive has none
-        return 100 * counts @ np.nan_to_num(each) / counts.sum(1)
+        counts = draws * np.isfinite(by_image)  # NaN for an image without a positive
+        return 100 * counts @ np.nan_to_num(by_image) / counts.sum(1)
     if metric in ('mAP', 'mAP@class'):
         return resampled_map(logits, true, draws)
-    yes = expit(logits) >= threshold
-    TP, wrong = draws @ (yes & (true > 0)), draws @ ((yes != (true > 0)) & (true != 0))
+    predicted, positive = expit(logits) >= threshold, true > 0
+    hits = draws @ (predicted & positive)
+    errors = draws @ ((predicted != positive) & (true != 0))
     if metric.startswith('micro'):
-        TP, wrong = TP.sum(1, keepdims=True), wrong.sum(1, keepdims=True)
-    return 100 * (2 * TP / np.maximum(2 * TP + wrong, 1)).mean(1)
+        hits, errors = hits.sum(1, keepdims=True), errors.sum(1, keepdims=True)
+    return 100 * (2 * hits / np.maximum(2 * hits + errors, 1)).mean(1)
 
 
 SEEDS = range(3)
@@ -61,30 +62,30 @@ RESAMPLED_METRICS = (
 )
 
 
-def list_compared_runs(known: pd.DataFrame) -> dict[tuple[str, str], list[Config]]:
-    """The heads that the tables, the claims and the board compare, where their runs are done.
+def list_compared_runs(runs: pd.DataFrame) -> dict[tuple[str, str], list[Config]]:
+    """The finished runs of heads whose scores are compared anywhere in the study.
 
     Args:
-        known: as from `tables.record`.
+        runs: The table of record.
 
-    Returns: {(key of the first run, one of `RESAMPLED_METRICS`): runs of `SEEDS`}.
+    Returns:
+        {(key of the first run, one of `RESAMPLED_METRICS`): runs of `SEEDS`}.
     """
-    runs_of = {}
-    for configs, metric in _cells_with_runs(known):
-        runs = [
-            c for c in configs if c.seed in SEEDS and c.regime == 'linear' and c.head != 'labelwise'
+    compared = {}
+    for configs, metric in _list_cells(runs):
+        heads = [
+            config
+            for config in configs
+            if config.seed in SEEDS and config.regime == 'linear' and config.head != 'labelwise'
         ]
-        if (
-            runs
-            and metric in RESAMPLED_METRICS
-            and known.index.isin(map(key, runs)).sum() == len(SEEDS)
-        ):
-            runs_of[key(configs[0]), metric] = runs
-    return runs_of
+        finished = runs.index.isin(map(key, heads)).sum() == len(SEEDS)
+        if heads and metric in RESAMPLED_METRICS and finished:
+            compared[key(configs[0]), metric] = heads
+    return compared
 
 
-def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
-    "Runs and metric of each cell, operand of a claim, arm, board row, use and number of photos."
+def _list_cells(runs: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
+    "The runs and the metric of every table cell, claim, ablation arm, board row and experiment."
     cells = [
         cell
         for paper in published.list_papers()
@@ -98,54 +99,54 @@ def _cells_with_runs(known: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
         if operand.config and not operand.arm
     ]
     for cell in cells:
-        yield tables.cell_final_runs(tables.plan_cell(cell, SUITE), known), cell['metric']
+        yield tables.cell_final_runs(tables.plan_cell(cell, SUITE), runs), cell['metric']
     for ablation in arms.read_ablations().values():
         metric = ablation.measure if ablation.measure in arms.ON_TEST else 'mAP'
         for dataset in ablation.columns.values():
             for arm in ablation.arms:
-                yield arms.arm_configs(ablation, arm, dataset, known), metric
+                yield arms.arm_configs(ablation, arm, dataset, runs), metric
     for dataset in search.SUITES[SUITE]['datasets']:
         for row in boards.board_rows(SUITE, dataset):
-            yield search.finals(row, SUITE, dataset, known), 'mAP'
-    for _, runs in clean_photos.plan_runs(known).groupby([*clean_photos.Place._fields]):
-        yield list(runs.config), 'mAP'
+            yield search.finals(row, SUITE, dataset, runs), 'mAP'
+    for _, planned in clean_photos.plan_runs(runs).groupby([*clean_photos.Place._fields]):
+        yield list(planned.config), 'mAP'
     for experiment in (more_photos, second_backbone):
-        for configs in experiment.plan_finals(known).values():
+        for configs in experiment.plan_finals(runs).values():
             yield configs, 'mAP'
 
 
 def resample_compared(
-    known: pd.DataFrame | None = None, tell: Callable[[str], None] = print
+    runs: pd.DataFrame | None = None, tell: Callable[[str], None] = print
 ) -> Path:
-    """Keep the scores of what is compared on samples of the test images; a run that is not in the
-    setting `runs` is trained again for it.
+    """Write the scores of all compared runs on bootstrap samples of the test images. Runs that are
+    not in the setting `runs` are trained again for it.
 
     Args:
-        known: unset: as from `tables.record`.
-        tell: is given one line per method.
+        runs: Default: the table of record.
+        tell: Prints a line per method.
 
     Returns:
         The file.
 
     Raises:
-        SpmlError: as `training.train`, and for a file that cannot be written.
+        SpmlError: As `training.train`, and for a file that cannot be written.
     """
     file = settings.path('outputs') / RESAMPLED
-    runs_of = list_compared_runs(tables.record() if known is None else known)
-    there = dict(np.load(file)) if file.is_file() else {}
-    names = {name_resampled(*heads) for heads in runs_of}
-    kept = {name: scores for name, scores in there.items() if name in names}
-    metrics = {}
-    for first, metric in sorted(runs_of):
-        if name_resampled(first, metric) not in kept:
-            metrics.setdefault(first, []).append(metric)
-    if len(kept) < len(there):
-        write_arrays(file, kept)
-    for k, (first, of_run) in enumerate(metrics.items(), 1):
-        tell(f'{k} of {len(metrics)}: {first}')
-        means = _resampled_scores(of_run, runs_of[first, of_run[0]])
-        kept |= {name_resampled(first, metric): mean for metric, mean in means.items()}
-        write_arrays(file, dict(sorted(kept.items())))
+    compared = list_compared_runs(tables.record() if runs is None else runs)
+    stored = dict(np.load(file)) if file.is_file() else {}
+    names = {name_resampled(first, metric) for first, metric in compared}
+    scores = {name: values for name, values in stored.items() if name in names}
+    missing = {}
+    for first, metric in sorted(compared):
+        if name_resampled(first, metric) not in scores:
+            missing.setdefault(first, []).append(metric)
+    if len(scores) < len(stored):
+        write_arrays(file, scores)
+    for k, (first, metrics) in enumerate(missing.items(), 1):
+        tell(f'{k} of {len(missing)}: {first}')
+        means = _resample_runs(metrics, compared[first, metrics[0]])
+        scores |= {name_resampled(first, metric): mean for metric, mean in means.items()}
+        write_arrays(file, dict(sorted(scores.items())))
     return file
 
 
@@ -157,16 +158,16 @@ def _result(config: Config, task: Task) -> Result:
         return train(config, task=task, root=Path(folder))
 
 
-def _resampled_scores(metrics: list[str], configs: list[Config]) -> dict[str, np.ndarray]:
+def _resample_runs(metrics: list[str], configs: list[Config]) -> dict[str, np.ndarray]:
     "{metric: (R,) float32, mean over the runs}."
-    each = []
+    by_run = []
     for config in configs:
         task = make_task(config)
         result = _result(config, task)
         true, _ = labels.labels_for_scoring(task.data.labels[task.test])
         draws = image_draws(len(true))
         stated, chosen = tables.table_f1_threshold(config.loss), result.scores.get('threshold')
-        each.append(
+        by_run.append(
             [
                 score_samples(
                     metric,
@@ -178,5 +179,5 @@ def _resampled_scores(metrics: list[str], configs: list[Config]) -> dict[str, np
                 for metric in metrics
             ]
         )
-    means = np.mean(each, axis=0).astype(np.float32)
+    means = np.mean(by_run, axis=0).astype(np.float32)
     return dict(zip(metrics, means, strict=True))

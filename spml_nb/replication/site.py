@@ -1,4 +1,4 @@
-"""`outputs/index.html`: the board of all methods, every table, figure and claim; works offline."""
+"""`outputs/index.html`: the board, every table, figure and claim on one page that works offline."""
 
 import base64
 import hashlib
@@ -14,6 +14,7 @@ from ..base import files
 from ..statistics import format_signed
 from ..sweeps.search import SUITES
 from . import board, figure_runs, published
+from .agreement import agreement_fields
 from .rendering import read_template, render_template
 from .tables import Table, cell_has_gain
 
@@ -33,13 +34,13 @@ def describe_protocol(
     seeds: int | None = None,
     backbones: Iterable[str] = (),
 ) -> str:
-    """Under which conditions numbers were made, in one line.
+    """The conditions of runs in one line.
 
     Args:
-        suite: a key of `search.SUITES`.
-        data: the data sets that the numbers are of.
-        seeds: how many, where it is not as many as the suite has.
-        backbones: where they are not the suite's one.
+        suite: A key of `search.SUITES`.
+        data: Names of their data sets.
+        seeds: Number of seeds, default: the suite's.
+        backbones: Default: the suite's.
     """
     data = list(data)
     if data == ['corel5k_themes']:
@@ -63,14 +64,11 @@ def describe_protocol(
 
 
 def page_headline(suite: str, data: Iterable[str]) -> str:
-    """What stands on top of a page: on what data numbers were made, and how.
+    """The sentence at the top of a page: the data sets of its runs, and how these are made.
 
     Args:
-        suite: a key of `search.SUITES`.
-        data: the data sets that the numbers are of.
-
-    Returns:
-        One sentence.
+        suite: A key of `search.SUITES`.
+        data: Names of the data sets.
     """
     data = list(data)
     if data == ['corel5k_themes']:
@@ -86,46 +84,43 @@ def page_headline(suite: str, data: Iterable[str]) -> str:
     )
 
 
-def comparable_cells(tidy: pd.DataFrame) -> pd.DataFrame:
-    """The cells of a table whose order says something.
+def comparable_cells(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells of a table whose order is meaningful.
 
-    Left out are cells that no run fills or that were not exercised, rows that learn from other
-    labels than most of their column, such as all labels, and, in each column, runs that stand in a
-    row above already.
+    Left out are cells without runs or whose mechanism did not act, rows that learn from other
+    labels than most of their column, and, in each column, runs that a row above has too.
 
     Args:
-        tidy: cells of a suite, as in `tables.Table.cells` or its csv file.
+        cells: Of a suite, as in `tables.Table.cells` or its CSV file.
     """
-    tidy = tidy[~tidy.state.isin(['none', 'not exercised'])]
-    usual = tidy.groupby('column').labels.transform(lambda labels: labels.mode()[0])
-    tidy = tidy[tidy.labels == usual]
-    # the csv files of `outputs/` have no names of runs
-    runs = 'runs' if 'runs' in tidy else 'seeds'
-    return tidy[(tidy[runs] == '{}') | ~tidy.duplicated(['column', 'metric', runs])]
+    cells = cells[~cells.state.isin(['none', 'not exercised'])]
+    usual = cells.groupby('column').labels.transform(lambda labels: labels.mode()[0])
+    cells = cells[cells.labels == usual]
+    # the CSV files of `outputs/` have no names of runs
+    runs = 'runs' if 'runs' in cells else 'seeds'
+    return cells[(cells[runs] == '{}') | ~cells.duplicated(['column', 'metric', runs])]
 
 
-def describe_ranking(tidy: pd.DataFrame) -> str:
-    """Whether our runs rank the methods as the paper does, pooled over the columns of a table.
-
-    Only the `comparable_cells` count.
+def describe_ranking(cells: pd.DataFrame) -> str:
+    """The rank correlation of the paper's numbers and ours, pooled over the columns of a table.
 
     Args:
-        tidy: cells of a suite, as in `tables.Table.cells`.
+        cells: Of a suite, as in `tables.Table.cells`; only the `comparable_cells` count.
 
     Returns:
-        A sentence, '' where fewer than five methods of any column have both numbers.
+        A sentence, '' if no column has five methods with both numbers.
     """
-    both = _methods_by_place(comparable_cells(tidy)).pivot_table(
-        ['published', 'ours'], 'method', 'place', sort=False, dropna=False
+    ranked = _methods_by_column(comparable_cells(cells)).pivot_table(
+        ['published', 'ours'], 'method', 'ranked_in', sort=False, dropna=False
     )
-    if both.empty:
+    if ranked.empty:
         return ''
-    theirs, ours = both['published'], both['ours']
-    most = (theirs + ours).notna().sum().max()
+    published, ours = ranked['published'], ranked['ours']
+    most = (published + ours).notna().sum().max()
     if most < 5:
         return ''
     correlation = statistics.rank_correlation(
-        theirs.to_numpy(float), ours.to_numpy(float), repeats=300
+        published.to_numpy(float), ours.to_numpy(float), repeats=300
     )
     if np.isnan(correlation[0]):
         return ''
@@ -136,21 +131,21 @@ def describe_ranking(tidy: pd.DataFrame) -> str:
     return f'Rank correlation of paper and ours, all columns together: {rho}{interval}.'
 
 
-def _methods_by_place(tidy: pd.DataFrame) -> pd.DataFrame:
-    """Cells with their method, and the place where methods are ranked among each other."""
-    if tidy.groupby('column').metric.nunique().max() > 1:  # rows are measures, columns methods
-        return tidy.assign(method=tidy.column, place=tidy.row)
-    if tidy.groupby('column').dataset.nunique().max() > 1:  # rows are 'data set / method'
-        return tidy.assign(
-            method=tidy['row'].str.rpartition(' / ')[2],
-            place=tidy.column + tidy['row'].str.partition(' / ')[0],
+def _methods_by_column(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells with the columns `method` and `ranked_in`, the group that it is ranked in."""
+    if cells.groupby('column').metric.nunique().max() > 1:  # rows are measures, columns methods
+        return cells.assign(method=cells.column, ranked_in=cells.row)
+    if cells.groupby('column').dataset.nunique().max() > 1:  # rows are 'data set / method'
+        return cells.assign(
+            method=cells['row'].str.rpartition(' / ')[2],
+            ranked_in=cells.column + cells['row'].str.partition(' / ')[0],
         )
-    return tidy.assign(method=tidy['row'], place=tidy.column)
+    return cells.assign(method=cells['row'], ranked_in=cells.column)
 
 
 def describe_lacking(cells: pd.DataFrame) -> str:
     """What cells with the same `why` lack: runs, a number, or runs in which the method's mechanism
-    acted; those are named.
+    acted; the latter are listed.
     """
     states = set(cells.state)
     if states == {'none'}:
@@ -164,16 +159,16 @@ def describe_lacking(cells: pd.DataFrame) -> str:
 
 
 def write_changed(texts: dict[Path, str]) -> list[Path]:
-    """Write files; those that hold their text already are left alone.
+    """Write the files whose text changes.
 
     Args:
-        texts: {file: its text}.
+        texts: {file: text}.
 
     Returns:
         The files that changed.
 
     Raises:
-        SpmlError: for a file that cannot be written.
+        SpmlError: For a file that cannot be written.
     """
     changed = [
         file
@@ -185,17 +180,17 @@ def write_changed(texts: dict[Path, str]) -> list[Path]:
     return changed
 
 
-SCALE = 6  # points of gain on either side of 0 that a mark can show
-_PIXELS = 4  # a point
+_SCALE = 6  # points of gain on either side of 0 that a mark can show
+_PIXELS = 4  # per point
 
 
 def gain_mark(published: float | None, ours: float, half: float | None) -> str:
-    """A small picture of a gain: a ring for what is published above a dot for ours, with its
-    interval, around 0 in the middle; an arrow where one lies beyond `SCALE`. As SVG.
+    """A small SVG of a gain: a ring for the published one above a dot for ours with its interval, 0
+    in the middle; an arrow for a gain beyond six points.
     """
     parts = []
     if not pd.isna(half):
-        low, high = (_place(end) for end in (ours - half, ours + half))
+        low, high = (_x(end) for end in (ours - half, ours + half))
         parts.append(f'<path d="M{low} 9H{high}"/>')
     parts.append(_dot(ours, 9, ''))
     if not pd.isna(published):
@@ -203,21 +198,21 @@ def gain_mark(published: float | None, ours: float, half: float | None) -> str:
     return f'<svg class="m" aria-hidden="true">{"".join(parts)}</svg>'
 
 
-def _place(gain: float) -> str:
-    """From the left edge, in pixels."""
-    inside = min(max(gain, -SCALE), SCALE)
-    return f'{_PIXELS * (SCALE + inside) + 4:.0f}'
+def _x(gain: float) -> str:
+    """Pixels from the left edge."""
+    inside = min(max(gain, -_SCALE), _SCALE)
+    return f'{_PIXELS * (_SCALE + inside) + 4:.0f}'
 
 
 def _dot(gain: float, y: int, attributes: str) -> str:
-    if abs(gain) <= SCALE:
-        return f'<circle{attributes} cx="{_place(gain)}" cy="{y}" r="2.5"/>'
+    if abs(gain) <= _SCALE:
+        return f'<circle{attributes} cx="{_x(gain)}" cy="{y}" r="2.5"/>'
     forward = 4 if gain > 0 else -4
-    return f'<path{attributes} d="M{_place(gain)} {y - 3}l{forward} 3l{-forward} 3z"/>'
+    return f'<path{attributes} d="M{_x(gain)} {y - 3}l{forward} 3l{-forward} 3z"/>'
 
 
 def _cells_with_runs(table: Table) -> pd.DataFrame:
-    """The cells of a table in the rows and columns that runs fill."""
+    """The cells of a table, without rows and columns that no run fills."""
     cells = table.of(published.SUITE)
     filled = cells[cells.state != 'none']
     return cells[cells['row'].isin(filled['row']) & cells.column.isin(filled.column)]
@@ -230,14 +225,14 @@ def index_page(
     picture: bool = False,
     without_clean: dict | None = None,
 ) -> str:
-    """`index.html`.
+    """The text of `index.html`.
 
     Args:
-        results: `pages.Results`.
-        printed: what the papers print, as from `board.list_printed_rows`.
-        boards: names of the boards in `outputs/methods`.
-        picture: whether there is a `front.svg`.
-        without_clean: as from `without_clean.of_record`.
+        results: As from `pages.Results`.
+        printed: As from `board.list_printed_rows`.
+        boards: Names of the boards in `outputs/methods`.
+        picture: Whether there is a `front.svg`.
+        without_clean: As from `without_clean.of_record`.
     """
     groups, group_of_run = board.group_final_runs(results.runs, _runs_shown(results))
     rows = board.list_board_rows(results.gains, group_of_run)
@@ -248,7 +243,7 @@ def index_page(
     style, script = read_template('page.css'), read_template('page.js')
 
     def group_of(runs: str) -> int | str:
-        """The group of a cell's runs, {seed: name} as JSON; '' without runs."""
+        """The group of runs given as JSON, {seed: name}; '' without runs."""
         return group_of_run.get(_first_run(runs), '')
 
     return render_template(
@@ -279,7 +274,7 @@ def index_page(
         names=published.PAPERS_DATA,
         not_drawn=figure_runs.explain_not_drawn,
         mark=gain_mark,
-        scale=SCALE,
+        scale=_SCALE,
         main_tables=MAIN_TABLES,
         runs_of=_cells_with_runs,
         has_gain=cell_has_gain,
@@ -287,7 +282,7 @@ def index_page(
         with_runs=lambda tables: [table for table in tables if len(_cells_with_runs(table))],
         without_runs=lambda tables: [table for table in tables if not len(_cells_with_runs(table))],
         picture=picture,
-        **results.agreement_fields(),
+        **agreement_fields(results.agreement),
         style=style,
         script=script,
         style_hash=_digest(style),
@@ -295,29 +290,23 @@ def index_page(
     )
 
 
-# of each paper, the one that is open: its own methods beside others
-MAIN_TABLES = (
-    ('hml', '2'),
-    ('opml', 'II'),
-    ('lac', '2'),
-    ('two_way', '7'),
-    ('em_apl', '1'),
-)
+# the table of each paper that is unfolded: its own methods compared with others
+MAIN_TABLES = (('hml', '2'), ('opml', 'II'), ('lac', '2'), ('two_way', '7'), ('em_apl', '1'))
 
 
 def _own_conditions(cells: pd.DataFrame) -> str:
-    """How the runs of a table were made, '' where that is as the page says on top."""
+    """How the runs of a table are made, '' if as the top of the page says."""
     text = describe_protocol(published.SUITE, cells.stand_in.dropna().unique())
     return text if text == _FROM_SCRATCH else ''
 
 
 def _first_run(runs: str) -> str | None:
-    """The name of the first of {seed: name} as JSON."""
+    """The first name of {seed: name} as JSON, None without any."""
     return next(iter(json.loads(runs).values()), None)
 
 
 def _runs_shown(results) -> set[str]:
-    """A run behind each number that can be pressed."""
+    """The first run of each number that links to its runs."""
     of_board = {*results.gains.run, *results.gains.base_run}
     of_tables = {
         _first_run(runs) for table in results.tables for runs in table.of(published.SUITE).runs
@@ -326,7 +315,7 @@ def _runs_shown(results) -> set[str]:
 
 
 def _script_json(value) -> str:
-    """JSON that may stand in a script element; NumPy's numbers become plain ones."""
+    """JSON that is safe in a script element, with NumPy numbers as plain ones."""
     text = json.dumps(
         value,
         ensure_ascii=False,

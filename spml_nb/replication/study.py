@@ -1,6 +1,6 @@
-"""The whole study: its experiments by name, and all pages rebuilt from the record."""
+"""The study: its experiments by name, and all pages rebuilt from the table of record."""
 
-# Most is imported where it is used: `spml sweep methods --dry-run` needs no drawing.
+# Imports of drawing are inside functions, so that `spml sweep methods --dry-run` starts quickly.
 
 from collections.abc import Callable
 from importlib import import_module
@@ -8,7 +8,7 @@ from importlib import import_module
 from ..sweeps import boards
 from .experiments.core import Experiment
 
-# beside the papers' tables and figures and the boards of all methods; each in `experiments`
+# modules of `experiments`, swept beside the papers' tables and figures and the boards
 EXPERIMENTS = (
     'biased',
     'choice',
@@ -36,19 +36,19 @@ def write_study(tell: Callable[[str], None] = print):
     """Rebuild the setting `outputs` and the parts of README.md beside it, without training.
 
     Args:
-        tell: is given the lines of the report.
+        tell: Prints a line of the report.
 
     Raises:
-        SpmlError: for a damaged `runs.csv`, or a file that cannot be written.
+        SpmlError: For a damaged `runs.csv`, or a file that cannot be written.
     """
     from . import front, gains, gap, pages, tables
 
-    known = tables.record()
-    measured = gains.gains_of_suites(known)
-    # these first, since the pages link what is there
-    boards.write_boards(known)
+    runs = tables.record()
+    measured = gains.gains_of_suites(runs)
+    # before the pages, which link the files that exist
+    boards.write_boards(runs)
     front.write_front(boards=measured)
-    gap.write_gap(known, measured)
+    gap.write_gap(runs, measured)
     for name in EXPERIMENTS:
-        find_experiment(name).write(known, measured)
-    pages.write_pages(known, tell, measured)
+        find_experiment(name).write(runs, measured)
+    pages.write_pages(runs, tell, measured)

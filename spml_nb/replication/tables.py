@@ -1,4 +1,4 @@
-"""Every published number beside ours: from a table of a paper to the runs behind it, and back."""
+"""The papers' tables with our numbers beside theirs, and the runs behind each cell."""
 
 import itertools
 import json
@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -33,16 +32,17 @@ from .gains import mechanism_acted
 
 
 def record(file: Path | None = None) -> pd.DataFrame:
-    """Every run of the table of record, and nothing else.
+    """The table of record: every finished run of the study.
 
     Args:
-        file: unset: `runs.csv` in the setting `outputs`.
+        file: Default: `runs.csv` in the setting `outputs`.
 
-    Returns: DataFrame as from `sweeps.finished` with `validation` (what compares the runs of a
-        search), empty when there is no file.
+    Returns:
+        DataFrame as from `sweeps.finished`, with the column `validation` (the measure that chooses
+        in a search); empty without a file.
 
     Raises:
-        SpmlError: for a damaged file, naming it and the line.
+        SpmlError: For a damaged file, with its name and the line.
     """
     file = Path(file or settings.path('outputs') / 'runs.csv')
     if not file.exists():
@@ -55,14 +55,14 @@ def record(file: Path | None = None) -> pd.DataFrame:
 class Plan:
     """The runs behind a cell.
 
-    Args:
-        search: the runs that are tried for the choice, with a seed that no final run has.
-        stated: hyper-parameters that the cell fixes.
-        why: why there are no runs, else ''.
-        labels: what the final runs observe, where that differs from the search.
-        one_draw: whether all seeds train on the same observed labels.
-        seeds: of the final runs.
-        measure: the column of the record that chooses in the search.
+    Attributes:
+        search: Candidates among which validation chooses; no final run has their seed.
+        stated: Hyper-parameters that the table states, whatever the search chooses.
+        why: Why there are no runs, '' if there are.
+        labels: What the final runs observe, None if the same as in the search.
+        one_draw: Whether all seeds train on the same observed labels.
+        seeds: Of the final runs.
+        measure: Column of the record that chooses in the search.
     """
 
     search: list[Config]
@@ -73,17 +73,17 @@ class Plan:
     seeds: Iterable[int] = range(3)
     measure: str = 'validation'
 
-    def choose(self, known: pd.DataFrame) -> Config | None:
-        """The best run of the search; None while one is not done, or lacks the measure."""
-        return choose_config(self.search, known, self.measure)
+    def choose(self, runs: pd.DataFrame) -> Config | None:
+        """The best run of the search; None if a run is missing or lacks the measure."""
+        return choose_config(self.search, runs, self.measure)
 
 
 def cell_of_runs(paper: str, config: dict) -> dict:
-    """What `plan_cell` has to know of runs that no table has.
+    """A cell for `plan_cell`, of runs that are in no table.
 
     Args:
-        paper: one of `published.list_papers()`.
-        config: fields of `Config`, as for a published cell.
+        paper: One of `published.list_papers()`.
+        config: Fields of `Config`.
     """
     return {
         'paper': paper,
@@ -92,20 +92,20 @@ def cell_of_runs(paper: str, config: dict) -> dict:
         'dataset': config['dataset'],
         'search': {},
         'pretraining': None,
-        'own': False,
+        'added': False,
         'no_run': '',
     }
 
 
 def plan_cell(cell: dict, suite: str) -> Plan:
-    """What a cell needs.
+    """The runs that fill a cell.
 
     Args:
-        cell: a row of `published.table_cells`.
+        cell: A row of `published.table_cells`.
         suite: 'paper' or 'photos'.
 
     Raises:
-        SpmlError: for another suite.
+        SpmlError: For an unknown suite.
     """
     config = cell['config']
     if config is None:
@@ -114,7 +114,7 @@ def plan_cell(cell: dict, suite: str) -> Plan:
         return Plan(
             [], {}, 'starts from a backbone trained on ImageNet; see spml_nb/sweeps/transfer.py'
         )
-    if cell['own'] and suite == 'paper':
+    if cell['added'] and suite == 'paper':
         return Plan([], {}, 'the paper has no such cell')
     dataset = published.find_stand_in(cell['dataset'], suite)
     if dataset is None:
@@ -124,6 +124,11 @@ def plan_cell(cell: dict, suite: str) -> Plan:
         return Plan(_grid(cell), {}, one_draw=True, measure=measure)
     if config.get('weights') == 'none':
         return Plan(_from_scratch(cell, dataset), {}, measure=measure)
+    return _plan_on_photos(cell, suite, dataset, measure)
+
+
+def _plan_on_photos(cell: dict, suite: str, dataset: str, measure: str) -> Plan:
+    config = cell['config']
     backbone = config.get('backbone', 'resnet50')
     if backbone != 'resnet50':
         why = f'the suite {suite!r} has a stand-in for resnet50, none for {backbone}'
@@ -137,11 +142,11 @@ def plan_cell(cell: dict, suite: str) -> Plan:
         'single' if partial else labels,
         cell.get('stand_in', {}).get('batch_size'),
     )
-    tried = candidates(row, suite, dataset)
+    search = candidates(row, suite, dataset)
     if config.get('selection') == 'last':
-        tried = _to_the_last_epoch(tried, cell)
+        search = _with_paper_schedule(search, cell)
     return Plan(
-        tried,
+        search,
         config.get('hparams', {}),
         labels=partial,
         seeds=final_seeds(row, suite),
@@ -149,18 +154,18 @@ def plan_cell(cell: dict, suite: str) -> Plan:
     )
 
 
-def _to_the_last_epoch(tried: list[Config], cell: dict) -> list[Config]:
-    """A search of the rate alone by a paper that reports the last epoch: with its constants and its
-    schedule, without which that epoch says nothing.
+def _with_paper_schedule(search: list[Config], cell: dict) -> list[Config]:
+    """The candidates with the constants and the schedule of a paper that reports the last epoch, so
+    that the rate alone is searched. Under another schedule the last epoch would say nothing.
     """
     schedule = {name: cell['config'][name] for name in ('selection', 'schedule', 'epochs')}
-    hparams = _given_hparams(cell['paper'], cell['config']['loss'])
-    return [each.changed(**schedule, patience=0, hparams=hparams) for each in tried]
+    hparams = _paper_hparams(cell['paper'], cell['config']['loss'])
+    return [config.changed(**schedule, patience=0, hparams=hparams) for config in search]
 
 
-def _given_hparams(paper: str, loss: str) -> dict:
-    """The constants that a paper gives for a method, on the first data set that it has it on; none
-    for another method.
+def _paper_hparams(paper: str, loss: str) -> dict:
+    """The hyper-parameters of a method in a paper, on the first data set that has them; {} if none
+    has.
     """
     for dataset in presets.paper_datasets(paper):
         if loss in presets.paper_losses(paper, dataset):
@@ -169,17 +174,17 @@ def _given_hparams(paper: str, loss: str) -> dict:
 
 
 def _grid(cell: dict) -> list[Config]:
-    """The cell's search with its lists multiplied out, each under what the cell says and above the
-    preset of the method.
+    """The product of the cell's search lists, each laid over the fields of the cell, and these over
+    the preset of the method.
     """
     paper, config = cell['paper'], cell['config']
     dataset, loss = config['dataset'], config['loss']
     if dataset in presets.paper_datasets(paper) and loss in presets.paper_losses(paper, dataset):
         config = published.merge_mappings(presets.preset(paper, dataset, loss), config)
-    tried = itertools.product(*cell['search'].values())
+    search = cell['search']
     return [
-        Config(**config | dict(zip(cell['search'], values, strict=True)) | {'seed': SEARCH_SEED})
-        for values in tried
+        Config(**config | dict(zip(search, values, strict=True)) | {'seed': SEARCH_SEED})
+        for values in itertools.product(*search.values())
     ]
 
 
@@ -189,12 +194,12 @@ _SMALL = {
     'epochs': 60,
     'batch_size': 64,
     'precision': 'float32',
-    'hold_out': True,  # for the choice of the rate
+    'hold_out': True,  # a validation split chooses the rate
 }
 
 
 def _from_scratch(cell: dict, dataset: str) -> list[Config]:
-    "The paper's recipe for a network from scratch, made small, at five learning rates."
+    "The paper's recipe for a network from random weights, made small, at five learning rates."
     return [
         replace(config, dataset=dataset, lr=rate, **_SMALL)
         for config in _grid(cell)
@@ -203,18 +208,15 @@ def _from_scratch(cell: dict, dataset: str) -> list[Config]:
 
 
 def cell_final_runs(
-    plan: Plan, known: pd.DataFrame, seeds: Iterable[int] | None = None
+    plan: Plan, runs: pd.DataFrame, seeds: Iterable[int] | None = None
 ) -> list[Config]:
-    """The runs whose mean stands in the table.
+    """The runs whose mean fills a cell; empty while its search is not finished.
 
     Args:
-        plan: of a cell.
-        known: as from `record` or `sweeps.finished`.
-        seeds: of observed labels and training; unset: the plan's.
-
-    Returns: list of Config, empty while the search is not done or when there is none.
+        runs: Finished runs, as from `record` or `sweeps.finished`.
+        seeds: Of observed labels and training; default: the plan's.
     """
-    chosen = plan.choose(known)
+    chosen = plan.choose(runs)
     return [] if chosen is None else _with_fresh_seeds(chosen, plan, seeds)
 
 
@@ -228,18 +230,17 @@ def _with_fresh_seeds(chosen: Config, plan: Plan, seeds: Iterable[int] | None) -
     ]
 
 
-def cell_lines(paper: str, table: str, row: str, columns: list[str], known: pd.DataFrame):
-    """The lines of the record behind cells of a table on photos, as far as they are done.
-
-    Returns: DataFrame.
-    """
+def cell_lines(
+    paper: str, table: str, row: str, columns: list[str], runs: pd.DataFrame
+) -> pd.DataFrame:
+    """The lines of the record behind cells of a row on photos, of the runs that are finished."""
     cells = published.index_cells(paper, table)
     configs = [
         config
         for column in columns
-        for config in cell_final_runs(plan_cell(cells[row, column], published.SUITE), known)
+        for config in cell_final_runs(plan_cell(cells[row, column], published.SUITE), runs)
     ]
-    return known.loc[[name for name in map(key, configs) if name in known.index]]
+    return runs.loc[[name for name in map(key, configs) if name in runs.index]]
 
 
 MEASURES = {
@@ -253,7 +254,7 @@ CHOSEN_THRESHOLD = {f'{kind}-F1 at the chosen threshold': kind for kind in ('mic
 
 
 def table_f1_threshold(loss: str) -> float:
-    """The probability from which on a label is named.
+    """The probability at which a label is predicted, for F1.
 
     Source: EM/APL, supplement.
     """
@@ -261,16 +262,17 @@ def table_f1_threshold(loss: str) -> float:
 
 
 def table_score(metric: str, loss: str) -> tuple[str, float]:
-    """The score of a run that stands for a published measure.
+    """The score of a run that a published measure corresponds to.
 
     Args:
-        metric: of `published.METRICS`.
-        loss: the method, which decides the threshold of F1.
+        metric: One of `published.METRICS`.
+        loss: The method, which decides the threshold of F1.
 
-    Returns: (name of the score, factor to percent).
+    Returns:
+        (name of the score, factor to percent).
 
     Raises:
-        SpmlError: for a measure without a score.
+        SpmlError: For a measure without a score.
     """
     if metric in ('micro-F1', 'macro-F1'):
         average = metric.removesuffix('-F1')
@@ -281,13 +283,8 @@ def table_score(metric: str, loss: str) -> tuple[str, float]:
 
 
 def _choosing_measure(metric: str, loss: str) -> str:
-    """The column of the record that chooses the settings of a cell: its own measure on validation.
-
-    Args:
-        metric, loss: as in `table_score`.
-
-    Returns:
-        A column; 'validation', mAP over classes, also for what no validation photo is scored by.
+    """The column of the record that chooses the settings of a cell: its own measure on validation
+    where that is recorded, else 'validation', mAP over classes.
     """
     if metric == 'mAP@sample' or 'F1' in metric:
         score, _ = table_score(metric, loss)
@@ -296,46 +293,49 @@ def _choosing_measure(metric: str, loss: str) -> str:
 
 
 def find_test_set(metric: str, dataset: str | None) -> str:
-    """The data set whose test images a measure is about, '' for one of training images."""
+    """The data set whose test images a measure uses, '' if it is measured on training images."""
     return '' if metric == 'pseudo-label precision' or dataset is None else dataset
 
 
-def read_measures(configs: list[Config], metric: str, known: pd.DataFrame) -> Scores:
-    """The measure of every run that is done, in the measure's unit.
+def read_measures(configs: list[Config], metric: str, runs: pd.DataFrame) -> Scores:
+    """The measure of every finished run, in the unit of the measure.
 
     Args:
-        configs: the runs, of one method.
-        metric: as in `table_score`.
-        known: as from `record`.
+        configs: Runs of one method.
+        metric: One of `published.METRICS`.
+        runs: Finished runs, as from `record`.
     """
     if not configs:
         return NO_SCORES
     name, factor = table_score(metric, configs[0].loss)
-    scores = known.reindex(columns=[name])[name].reindex([key(c) for c in configs]).astype(float)
-    by_seed = factor * scores.set_axis([c.seed for c in configs]).dropna()
-    return Scores(by_seed, key(configs[0]), metric, find_test_set(metric, configs[0].dataset))
+    keys = [key(config) for config in configs]
+    scores = runs.reindex(index=keys, columns=[name])[name].astype(float)
+    by_seed = factor * scores.set_axis([config.seed for config in configs]).dropna()
+    return Scores(by_seed, keys[0], metric, find_test_set(metric, configs[0].dataset))
 
 
 @dataclass(frozen=True)
 class Table:
-    """A published table beside ours, in every suite.
+    """A published table beside ours.
 
-    Args:
-        paper: its name.
-        number: of the table in the paper.
-        cells: DataFrame, one row per suite and cell: suite, row, column, metric, unit, published,
-            published_std, lost, ours (mean), sd, n, seeds ({seed: value} as JSON), interval (half
-            the width of our mean's 95 % interval over seeds), runs ({seed: name} as JSON),
-            gain_published, gain and gain_half (over the row of `published.gain_baseline` in the
-            paper and here, with half the interval of ours over seeds and test images; NaN without
-            such a row, and for it), uncounted (why gain_published enters no mean or count, as from
-            `published.explain_uncounted`), state ('done', 'partly', 'missing', 'not exercised'
-            where the method's mechanism never acted in half of the seeds, 'none' where no run can
-            fill it), why (of the last two; of runs that are done but have no number; in how many
-            runs the mechanism never acted), notes, dataset (the paper's), stand_in (ours), printed
-            (the published number as text), labels (what is observed, as in `Config`), own (whether
-            the paper has no such cell), command (what fills the cell, '' where nothing is left to
-            train). Numbers in the measure's unit, NaN if missing.
+    Attributes:
+        number: As the paper counts.
+        cells: One row per suite and cell, numbers in the unit of the measure and NaN if missing:
+
+            - suite, row, column, metric, unit, dataset (the paper's), stand_in (ours), labels (as
+              in `Config`), notes
+            - published, published_std, printed (as text), lost; added: whether we added the cell to
+              the paper's table
+            - ours (mean), sd, n (seeds), seeds ({seed: value} as JSON), interval (half the 95 %
+              interval over seeds), runs ({seed: name} as JSON), first_key (of the first run)
+            - gain_published, gain, gain_half: over `published.gain_baseline` in the paper and here,
+              the interval over seeds and test images; NaN for the baseline itself and without one
+            - uncounted: as from `published.explain_uncounted`
+            - state: 'done', 'partly', 'missing', 'not exercised' (the method's mechanism never
+              acted in half of the runs or more) or 'none' (no run can fill it)
+            - why: the reason for 'none' or 'not exercised', in how many runs the mechanism never
+              acted, or why finished runs have no number
+            - command: what fills the cell, '' if there is nothing left to train
     """
 
     paper: str
@@ -344,11 +344,11 @@ class Table:
 
     @property
     def title(self) -> str:
-        """What the table shows."""
+        """The title in the paper."""
         return published.table_entry(self.paper, self.number)['title']
 
     def of(self, suite: str) -> pd.DataFrame:
-        """The cells of a suite."""
+        """The cells in a suite."""
         return self.cells[self.cells.suite == suite]
 
     def rows(self, suite: str) -> dict[str, list[dict]]:
@@ -357,22 +357,20 @@ class Table:
         return {row: part.to_dict('records') for row, part in by_row}
 
     def columns(self, suite: str) -> dict[str, str]:
-        """{column: the data sets that stand for the paper's there, in words}. Rows of ours name
-        theirs.
+        """{column: full names of our data sets in it}, without rows on a data set of our choice,
+        which name it themselves.
         """
         cells = self.of(suite)
-        named = cells.stand_in.where(
-            ~cells['row'].isin(cells['row'][cells.stand_in == cells.dataset])
-        )
-        used = named.groupby(cells.column, sort=False)
+        rows_of_ours = cells['row'][cells.stand_in == cells.dataset]
+        stand_in = cells.stand_in.where(~cells['row'].isin(rows_of_ours))
         return {
             column: '; '.join(map(published.name_dataset, names.dropna().unique()))
-            for column, names in used
+            for column, names in stand_in.groupby(cells.column, sort=False)
         }
 
     def progress(self, suite: str) -> dict[str, int]:
-        """How far a suite is: 'done', 'todo' (missing or with fewer seeds) and 'total', counting
-        the cells that a run can fill.
+        """Number of cells that are 'done', 'todo' (without all seeds) and in 'total', of those that
+        a run can fill.
         """
         state = self.of(suite).state
         total = int((state != 'none').sum())
@@ -380,29 +378,28 @@ class Table:
         return {'done': done, 'todo': total - done, 'total': total}
 
     def notes(self) -> list[tuple[str, str]]:
-        """What has to be said about the published numbers: [(the rows and columns it speaks of,
-        text)].
-        """
+        """Notes on the published numbers: [(rows and columns, text)]."""
         cells = published.table_cells(self.paper, self.number)
         notes = []
         for note in dict.fromkeys(itertools.chain.from_iterable(cells.notes)):
-            notes.append((_where(cells, [note in each for each in cells.notes]), note))
+            applies = [note in of_cell for of_cell in cells.notes]
+            notes.append((_describe_cells(cells, applies), note))
         for quoted in filter(None, cells.quoted.unique()):
-            notes.append((_where(cells, cells.quoted == quoted), f'{_capital(quoted)}.'))
+            where = _describe_cells(cells, cells.quoted == quoted)
+            notes.append((where, f'{_capitalize(quoted)}.'))
         for why in filter(None, self.cells.uncounted.unique()):
-            text = (
-                f'{published.UNCOUNTED} {_capital(why)}; it enters no mean, count or correlation.'
-            )
-            notes.append((_where(cells, self.cells.uncounted == why), text))
+            where = _describe_cells(cells, self.cells.uncounted == why)
+            text = f'{_capitalize(why)}; it enters no mean, count or correlation.'
+            notes.append((where, f'{published.UNCOUNTED} {text}'))
         return notes
 
 
-def _capital(text: str) -> str:
+def _capitalize(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _where(cells: pd.DataFrame, chosen: Sequence[bool]) -> str:
-    "The rows and columns of the chosen cells, short."
+def _describe_cells(cells: pd.DataFrame, chosen: Sequence[bool]) -> str:
+    "The rows and columns of the chosen cells: 'HML, AN (VOC, COCO)', 'VOC' or 'All'."
     if all(chosen):
         return 'All'
     some = cells[chosen]
@@ -418,87 +415,75 @@ def table_command(paper: str, number: str, suite: str) -> str:
     return f'spml sweep {paper} --table {number} --suite {suite}'
 
 
-class _Place(NamedTuple):
-    table: str
-    row: str
-    column: str
-
-
-def _place(cell: dict) -> _Place:
-    return _Place(cell['table'], cell['row'], cell['column'])
-
-
 def table(
-    paper: str, number: str, known: pd.DataFrame | None = None, suite: str = published.SUITE
+    paper: str, number: str, runs: pd.DataFrame | None = None, suite: str = published.SUITE
 ) -> Table:
     """A published table beside ours.
 
     Args:
-        paper: one of `published.list_papers()`.
-        number: one of its tables.
-        known: as from `record` (unset: that) or `sweeps.finished`.
+        paper: One of `published.list_papers()`.
+        number: One of its tables.
+        runs: Finished runs; default: `record()`.
         suite: 'paper' or 'photos'.
 
-    Returns: Table.
-
     Raises:
-        SpmlError: for another paper, table or suite.
+        SpmlError: For an unknown paper, table or suite.
 
     Source: the papers' tables.
     """
-    known = record() if known is None else known
+    runs = record() if runs is None else runs
+    measured = {}
+
+    def measure(cell: dict) -> tuple[dict, Scores]:
+        where = cell['table'], cell['row'], cell['column']
+        if where not in measured:
+            measured[where] = _measure_cell(cell, suite, runs)
+        return measured[where]
+
     cells = published.table_cells(paper, number).to_dict('records')
-    bases = {_place(cell): published.gain_baseline(cell, cells) for cell in cells}
-    lines, scores = {}, {}
-    for cell in [*cells, *filter(None, bases.values())]:  # a baseline may be of another table
-        place = _place(cell)
-        if place not in lines:
-            lines[place], scores[place] = _joined(cell, suite, known)
-    own = {_place(cell): scores[_place(cell)] for cell in cells}
-    over = {place: scores[_place(base)] for place, base in bases.items() if base}
-    measured = gains.gains_over_baselines(own, {'published': over}).itertuples()
-    joined = [
-        lines[_place(cell)] | _gain(cell, bases[_place(cell)], lines[_place(cell)], gain)
-        for cell, gain in zip(cells, measured, strict=True)
-    ]
-    return Table(paper, str(number), pd.DataFrame(joined))
+    rows = []
+    for cell in cells:
+        row, scores = measure(cell)
+        base = published.gain_baseline(cell, cells)
+        if base is None or base is cell:
+            rows.append(row | _NO_GAIN)
+            continue
+        _, base_scores = measure(base)  # which may be in another table
+        gain = gains.estimate_gain(scores, base_scores)
+        idle = row['state'] == 'not exercised'
+        rows.append(
+            row
+            | {
+                'gain_published': cell['mean'] - base['mean'],
+                'gain': math.nan if idle else gain.mean,
+                'gain_half': math.nan if idle else gain.half_width,
+                'uncounted': published.explain_uncounted(cell, base),
+            }
+        )
+    return Table(paper, str(number), pd.DataFrame(rows))
 
 
-def _gain(cell: dict, base: dict | None, line: dict, gain) -> dict:
-    "The columns of a cell that compare it with its baseline, if it has one and is none."
-    if base is None or base is cell:
-        return {
-            'gain_published': math.nan,
-            'gain': math.nan,
-            'gain_half': math.nan,
-            'uncounted': '',
-        }
-    idle = line['state'] == 'not exercised'
-    return {
-        'gain_published': cell['mean'] - base['mean'],
-        'gain': math.nan if idle else gain.gain,
-        'gain_half': math.nan if idle else gain.gain_half,
-        'uncounted': published.explain_uncounted(cell, base),
-    }
+_NO_GAIN = {'gain_published': math.nan, 'gain': math.nan, 'gain_half': math.nan, 'uncounted': ''}
 
 
-def _joined(cell: dict, suite: str, known: pd.DataFrame) -> tuple[dict, Scores]:
-    "A published cell beside ours in a suite, and our scores to the digits that the table keeps."
-    needed = plan_cell(cell, suite)
-    final = cell_final_runs(needed, known)
-    keys = {c.seed: key(c) for c in final}
-    done = {seed: name for seed, name in keys.items() if name in known.index}
-    scores = read_measures(final, cell['metric'], known)
+def _measure_cell(cell: dict, suite: str, runs: pd.DataFrame) -> tuple[dict, Scores]:
+    "A row of `Table.cells` without its gain, and our scores to the digits that it keeps."
+    plan = plan_cell(cell, suite)
+    final = cell_final_runs(plan, runs)
+    keys = {config.seed: key(config) for config in final}
+    done = {seed: name for seed, name in keys.items() if name in runs.index}
+    scores = read_measures(final, cell['metric'], runs)
     by_seed = scores.by_seed
-    runs = known.reindex(columns=['run', 'exercised', 'best_epoch', 'diverged'])
-    runs = runs.reindex(done.values()).set_axis(done.keys())
-    scored = runs.loc[by_seed.index]
-    idle = _idle(cell, scored)
-    state = _state(needed, final, scored, bool(idle))
+    lines = runs.reindex(columns=['run', 'exercised', 'best_epoch', 'diverged'])
+    lines = lines.reindex(done.values()).set_axis(done.keys())
+    scored = lines.loc[by_seed.index]
+    idle = _explain_idle(cell, scored)
+    unscored = _explain_unscored(cell, suite, len(final), lines, by_seed.index)
+    state = _state(plan, final, scored, bool(idle))
     untrained = state in ('missing', 'partly') and (len(done) < len(final) or not done)
     rounded = {seed: round(value, 4) for seed, value in by_seed.items()}
-    stand_in = None if needed.why else published.find_stand_in(cell['dataset'], suite)
-    line = {
+    stand_in = None if plan.why else published.find_stand_in(cell['dataset'], suite)
+    row = {
         'suite': suite,
         **{name: cell[name] for name in ('row', 'column', 'metric', 'unit')},
         'published': cell['mean'],
@@ -510,22 +495,22 @@ def _joined(cell: dict, suite: str, known: pd.DataFrame) -> tuple[dict, Scores]:
         'seeds': json.dumps(rounded),
         'interval': half_interval(by_seed),
         'runs': json.dumps(scored.run.dropna().to_dict()),
-        'first': scores.key,
+        'first_key': scores.key,
         'state': state,
-        'why': needed.why or idle or _without_number(cell, suite, len(final), runs, by_seed.index),
+        'why': plan.why or idle or unscored,
         'notes': ' '.join(cell['notes']),
         'dataset': cell['dataset'],
         'printed': cell['printed'],
         'labels': (cell['config'] or {}).get('labels'),
         'stand_in': stand_in,
-        'own': cell['own'],
+        'added': cell['added'],
         'command': table_command(cell['paper'], cell['table'], suite) if untrained else '',
     }
-    return line, replace(scores, by_seed=pd.Series(rounded, dtype=float))
+    return row, replace(scores, by_seed=pd.Series(rounded, dtype=float))
 
 
-def _state(needed: Plan, final: list[Config], scored: pd.DataFrame, idle: bool) -> str:
-    if needed.why:
+def _state(plan: Plan, final: list[Config], scored: pd.DataFrame, idle: bool) -> str:
+    if plan.why:
         return 'none'
     if not len(scored):
         return 'missing'
@@ -534,98 +519,95 @@ def _state(needed: Plan, final: list[Config], scored: pd.DataFrame, idle: bool) 
     return 'done' if len(scored) == len(final) else 'partly'
 
 
-def _without_number(
-    cell: dict, suite: str, planned: int, runs: pd.DataFrame, scored: pd.Index
+def _explain_unscored(
+    cell: dict, suite: str, planned: int, lines: pd.DataFrame, scored: pd.Index
 ) -> str:
-    """Why runs that are done have no number: they diverged, or were recorded without the measure.
+    """Why finished runs have no number: they diverged, or were recorded without the measure.
 
     Args:
-        planned: number of final runs.
-        runs: those that are done, by seed.
-        scored: seeds of those that have a number.
+        planned: Number of final runs.
+        lines: The finished ones, by seed.
+        scored: Seeds of those that have a number.
 
-    Returns: '' where all have one.
+    Returns:
+        '' if all have one.
     """
-    lines = runs.drop(scored)
-    diverged = int((lines.diverged == 1).sum())
-    unmeasured = len(lines) - diverged
+    unscored = lines.drop(scored)
+    diverged = int((unscored.diverged == 1).sum())
+    unmeasured = len(unscored) - diverged
     reasons = []
     if diverged:
         reasons.append(f'{diverged} of {planned} final runs diverged')
     if unmeasured:
         score, _ = table_score(cell['metric'], cell['config']['loss'])
         reasons.append(
-            f'{unmeasured} of {len(runs)} finished runs were recorded without {score}; remove '
+            f'{unmeasured} of {len(lines)} finished runs were recorded without {score}; remove '
             f'their lines from runs.csv, then {table_command(cell["paper"], cell["table"], suite)} '
             'trains them again'
         )
     return '; '.join(reasons)
 
 
-def _idle(cell: dict, runs: pd.DataFrame) -> str:
-    """In how many runs the method's mechanism never acted before the best epoch; '' where there is
-    none.
-    """
-    idle = runs[runs.exercised == 0]
+def _explain_idle(cell: dict, lines: pd.DataFrame) -> str:
+    """In how many runs the best epoch came before the method's mechanism began; '' if in none."""
+    idle = lines[lines.exercised == 0]
+    # precision of pseudo-labels is measured over all epochs, not at the best one
     if cell['metric'] == 'pseudo-label precision' or not len(idle):
-        return ''  # it counts the labels of every epoch
+        return ''
     return (
-        f'in {len(idle)} of {len(runs)} runs the best epoch (median {idle.best_epoch.median():g}) '
+        f'in {len(idle)} of {len(lines)} runs the best epoch (median {idle.best_epoch.median():g}) '
         f'came before {find(cell["config"]["loss"]).mechanism} began'
     )
 
 
 def cell_has_gain(cell: dict) -> bool:
-    """Whether a cell of `Table.cells` is compared by its gain, published, ours or both."""
-    # F1 is not: at a fixed threshold a gain says how far the probabilities are from it
-    gains_at_hand = not (math.isnan(cell['gain']) and math.isnan(cell['gain_published']))
-    return gains_at_hand and not cell['metric'].endswith('-F1')
+    """Whether a cell of `Table.cells` is shown by its gain rather than its level."""
+    # F1 is not: at a fixed threshold its gain depends on the calibration of the probabilities
+    without_gain = math.isnan(cell['gain']) and math.isnan(cell['gain_published'])
+    return not without_gain and not cell['metric'].endswith('-F1')
 
 
 def cell_gain_text(cell: dict, bold: str = '') -> str:
-    """The gain of a cell for people; its level where it is compared by that.
+    """The published gain and ours, or the levels for a cell without a gain.
 
     Args:
-        cell: of `Table.cells`.
-        bold: what stands around our numbers, such as '**'.
+        cell: A row of `Table.cells`.
+        bold: What encloses our numbers, such as '**'.
 
-    Returns: '+1.4 / +2.6 ± 1.9 ▮▮▮', with a block for each point of our gain, hollow ones for a
-        loss.
+    Returns:
+        '+1.4 / +2.6 ± 1.9 ▮▮▮', with a block for each point of our gain, hollow ones for a loss.
     """
     if not cell_has_gain(cell):
         return cell_level_text(cell, bold)
-    theirs = format_signed(cell['gain_published']) or ('–' if cell['own'] else 'lost')
+    printed = format_signed(cell['gain_published']) or ('–' if cell['added'] else 'lost')
     if cell['uncounted']:
-        theirs += published.UNCOUNTED
+        printed += published.UNCOUNTED
     if cell['state'] == 'none':
-        return theirs
+        return printed
     if math.isnan(cell['gain']):
-        return f'{theirs} / {_without_gain(cell)}'
+        state = cell['state']
+        reason = state if state in ('missing', 'not exercised') else 'no baseline'
+        return f'{printed} / {reason}'
     gain = f'{bold}{format_signed(cell["gain"])}{_interval(cell["gain_half"])}{bold}'
-    return f'{theirs} / {gain} {_gain_blocks(cell["gain"])}'.rstrip()
+    return f'{printed} / {gain} {_gain_blocks(cell["gain"])}'.rstrip()
 
 
-def _without_gain(cell: dict) -> str:
-    return cell['state'] if cell['state'] in ('missing', 'not exercised') else 'no baseline'
-
-
-MOST_BLOCKS = 8
+_MOST_BLOCKS = 8
 
 
 def _gain_blocks(gain: float) -> str:
-    """A block for each point of a gain, hollow ones for a loss: ▮▮▮, ▯, and … beyond eight."""
+    "A block for each point of a gain, hollow ones for a loss, and … beyond eight."
     count = round(abs(gain))
-    bar = ('▮' if gain > 0 else '▯') * min(count, MOST_BLOCKS)
-    return f'{bar}…' if count > MOST_BLOCKS else bar
+    bar = ('▮' if gain > 0 else '▯') * min(count, _MOST_BLOCKS)
+    return f'{bar}…' if count > _MOST_BLOCKS else bar
 
 
 def cell_level_text(cell: dict, bold: str = '') -> str:
-    """The level of a cell for people.
+    """The published level and ours: '86.5 / 71.0 ± 2.5', with the number of seeds if some are
+    missing.
 
     Args:
-        cell, bold: as in `cell_gain_text`.
-
-    Returns: '86.5 / 71.0 ± 2.5', with the number of seeds where some are missing.
+        cell, bold: As in `cell_gain_text`.
     """
     printed = cell['printed']
     if cell['state'] == 'none':
@@ -644,96 +626,95 @@ def _interval(half: float) -> str:
     return '' if math.isnan(half) else f' ± {half:.1f}'
 
 
+def _plan_cells(paper: str, number: str | None, suite: str) -> list[Plan]:
+    "The plans of a table's cells; number None: of all tables of the paper."
+    numbers = published.table_numbers(paper) if number is None else [number]
+    return [
+        plan_cell(cell, suite)
+        for each in numbers
+        for cell in published.table_cells(paper, each).to_dict('records')
+    ]
+
+
 def list_table_runs(
     paper: str,
     number: str | None,
     suite: str,
-    known: pd.DataFrame,
+    runs: pd.DataFrame,
     seeds: Iterable[int] | None = None,
 ) -> tuple[list[Config], list[Config]]:
-    """The runs of a table, done or not.
+    """The runs of a table, finished or not.
 
     Args:
-        paper: one of `published.list_papers()`.
-        number: one of its tables, None for all of them.
+        paper: One of `published.list_papers()`.
+        number: One of its tables, None for all of them.
         suite: 'paper' or 'photos'.
-        known: as from `sweeps.finished`.
-        seeds: those wanted; unset: the suite's.
+        runs: Finished runs, as from `sweeps.finished`.
+        seeds: Of the final runs; default: the suite's.
 
-    Returns: (searches, final runs that are known by now), each run once, the label-wise head last.
+    Returns:
+        (search runs, final runs of finished searches), each run once, the label-wise head last.
 
     Raises:
-        SpmlError: for another paper, table or suite.
+        SpmlError: For an unknown paper, table or suite.
     """
     search, final = {}, {}
-    for each in published.table_numbers(paper) if number is None else [number]:
-        for cell in published.table_cells(paper, each).to_dict('records'):
-            of_cell = plan_cell(cell, suite)
-            search |= {key(c): c for c in of_cell.search}
-            final |= {key(c): c for c in cell_final_runs(of_cell, known, seeds)}
+    for plan in _plan_cells(paper, number, suite):
+        search |= {key(config): config for config in plan.search}
+        final |= {key(config): config for config in cell_final_runs(plan, runs, seeds)}
+    return _label_wise_last(search.values()), _label_wise_last(final.values())
 
-    def in_order(configs):
-        return sorted(configs.values(), key=lambda c: c.head == 'labelwise')
 
-    return in_order(search), in_order(final)
+def _label_wise_last(configs: Iterable[Config]) -> list[Config]:
+    return sorted(configs, key=lambda config: config.head == 'labelwise')
 
 
 def list_unchosen_runs(
     paper: str,
     number: str | None,
     suite: str,
-    known: pd.DataFrame,
+    runs: pd.DataFrame,
     seeds: Iterable[int] | None = None,
 ) -> list[Config]:
-    """As many final runs as cells whose search is not done will choose, each with the first
-    configuration of the search in place of its choice.
+    """Placeholders, for estimates of length, of the final runs that unfinished searches will
+    choose: each with the first configuration of its search.
 
     Args:
-        paper, number, suite, known, seeds: as in `list_table_runs`.
+        paper, number, suite, runs, seeds: As in `list_table_runs`.
     """
-    runs = {}
-    for each in published.table_numbers(paper) if number is None else [number]:
-        for cell in published.table_cells(paper, each).to_dict('records'):
-            plan = plan_cell(cell, suite)
-            if plan.search and plan.choose(known) is None:
-                runs |= {key(c): c for c in _with_fresh_seeds(plan.search[0], plan, seeds)}
-    return list(runs.values())
+    unchosen = {}
+    for plan in _plan_cells(paper, number, suite):
+        if plan.search and plan.choose(runs) is None:
+            configs = _with_fresh_seeds(plan.search[0], plan, seeds)
+            unchosen |= {key(config): config for config in configs}
+    return list(unchosen.values())
 
 
-def drop_unmeasured(
-    paper: str, number: str | None, suite: str, known: pd.DataFrame
-) -> pd.DataFrame:
-    """Finished runs without those of searches that were recorded before the measure which chooses
-    there was.
+def drop_unmeasured(paper: str, number: str | None, suite: str, runs: pd.DataFrame) -> pd.DataFrame:
+    """The finished runs without search runs that were recorded before the measure that chooses
+    among them existed.
 
     Args:
-        paper, number, suite, known: as in `list_table_runs`.
-
-    Returns: `known` without these lines.
+        paper, number, suite, runs: As in `list_table_runs`.
     """
     lacking = set()
-    for each in published.table_numbers(paper) if number is None else [number]:
-        for cell in published.table_cells(paper, each).to_dict('records'):
-            plan = plan_cell(cell, suite)
-            if plan.measure != 'validation':
-                lacking.update(list_unmeasured(plan.search, known, plan.measure))
-    return known.drop(index=[*lacking])
+    for plan in _plan_cells(paper, number, suite):
+        if plan.measure != 'validation':
+            lacking.update(list_unmeasured(plan.search, runs, plan.measure))
+    return runs.drop(index=list(lacking))
 
 
 def sweep_tables(
     paper: str, number: str | None, suite: str, *, seeds: Iterable[int] | None = None, **launch
 ) -> pd.DataFrame:
-    """Run what a table, or a paper, still needs.
+    """Run what a table, or all tables of a paper, still need.
 
     Args:
-        paper: one of `published.list_papers()`.
-        number: one of its tables, None for all of them.
-        suite: 'paper' or 'photos'.
-        seeds: those wanted; unset: the suite's.
+        paper, number, suite, seeds: As in `list_table_runs`.
         launch: dry_run, tell, engine, address and jobs, as in `sweeps.run_stages`.
 
     Raises:
-        SpmlError: for another paper, table or suite, or one without a run.
+        SpmlError: For an unknown paper, table or suite, or if the table has no runs in this suite.
     """
     search, _ = list_table_runs(paper, number, suite, pd.DataFrame())
     if not search:
@@ -741,8 +722,8 @@ def sweep_tables(
         raise SpmlError(f'nothing of {name} can be run in the suite {suite!r}.')
     return queue.run_stages(
         search,
-        lambda known: list_table_runs(paper, number, suite, known, seeds)[1],
-        unchosen=lambda known: list_unchosen_runs(paper, number, suite, known, seeds),
-        usable=lambda known: drop_unmeasured(paper, number, suite, known),
+        lambda runs: list_table_runs(paper, number, suite, runs, seeds)[1],
+        unchosen=lambda runs: list_unchosen_runs(paper, number, suite, runs, seeds),
+        usable=lambda runs: drop_unmeasured(paper, number, suite, runs),
         **launch,
     )

@@ -1,4 +1,4 @@
-"""What became of each paper, from its claims, and what the whole network gains."""
+"""The verdicts on all papers, and the gains of training the whole network."""
 
 import pandas as pd
 
@@ -17,46 +17,46 @@ _SHOWN = ['level', 'level_half', 'gain', 'gain_half', 'plain', 'plain_half', 'la
 
 
 def gains_end_to_end(
-    measured: pd.DataFrame, known: pd.DataFrame, printed: list[dict]
+    measured: pd.DataFrame, runs: pd.DataFrame, printed: list[dict]
 ) -> pd.DataFrame:
-    """What methods gain where the whole network is trained, beside a head on frozen features and
-    the papers.
+    """The gains of methods that train the whole network, beside those of a head on frozen features
+    and the printed ones.
 
     Args:
-        measured: as from `gains.gains_of_suites`.
-        known: as from `tables.record`.
-        printed: as from `board.list_printed_rows`.
+        measured: As from `gains.gains_of_suites`.
+        runs: The table of record.
+        printed: As from `board.list_printed_rows`.
 
     Returns:
-        DataFrame by dataset, loss, head and labels, the highest test mAP of a set first: level and
-        level_half (test mAP in percent, half its interval over seeds), gain and gain_half (over AN
-        on the same head, with the interval over seeds and test images), plain and plain_half (the
-        same over AN on the linear head), late (share of runs whose best epoch is one of the last
-        two) and acted (whether the method's own mechanism did); the same with `_alone` behind the
-        name, of the head alone; tried_low and tried_high (range of the test mAP in its search);
-        published, lowest and highest (mean and range of the gains that the papers print over AN of
-        their own set-up, NaN without one).
+        DataFrame by dataset, loss, head and labels, the highest test mAP of a set first:
+
+        - level, level_half, gain, gain_half, plain, plain_half, late, acted: as from
+          `gains.join_baselines`
+        - the same with the suffix `_alone`, for the head on frozen features
+        - tried_low, tried_high: range of the test mAP in its search
+        - published, lowest, highest: mean and range of the printed gains over AN of the same
+          source, NaN without any
     """
-    both = all_gains.join_baselines(measured[measured.choice == 'clean']).set_index(_KEYS)
-    network = both.loc[both.suite == WHOLE_NETWORK_SUITE, _SHOWN]
-    head_alone = both.loc[both.suite == SUITE, _SHOWN]
+    gained = all_gains.join_baselines(measured[measured.choice == 'clean']).set_index(_KEYS)
+    network = gained.loc[gained.suite == WHOLE_NETWORK_SUITE, _SHOWN]
+    head_alone = gained.loc[gained.suite == SUITE, _SHOWN]
     tried = [
-        look_up_scores(candidates(Row(*row), WHOLE_NETWORK_SUITE, dataset), known).test_map
+        look_up_scores(candidates(Row(*row), WHOLE_NETWORK_SUITE, dataset), runs).test_map
         for dataset, *row in network.index
     ]
     network = network.assign(
-        tried_low=[each.min() for each in tried], tried_high=[each.max() for each in tried]
+        tried_low=[scores.min() for scores in tried], tried_high=[scores.max() for scores in tried]
     )
     rows = network.join(head_alone.add_suffix('_alone')).join(_published_gains(printed))
     return rows.sort_values(['dataset', 'level'], ascending=[True, False])
 
 
 def _published_gains(printed: list[dict]) -> pd.DataFrame:
-    """Mean and range by `_KEYS`."""
+    """Mean and range of the printed gains, by `_KEYS`."""
     rows = [
-        {**line, 'dataset': published.find_stand_in(place, SUITE), 'published': cell['theirs']}
+        {**line, 'dataset': published.find_stand_in(dataset, SUITE), 'published': cell['theirs']}
         for line in printed
-        for place, cell in line['cells'].items()
+        for dataset, cell in line['cells'].items()
         if not cell['uncounted']
     ]
     gained = pd.DataFrame(rows, columns=[*_KEYS, 'published']).groupby(_KEYS).published
@@ -64,14 +64,10 @@ def _published_gains(printed: list[dict]) -> pd.DataFrame:
 
 
 def format_whole_network(gained: pd.DataFrame) -> str:
-    """The whole network beside a head alone and the papers: a table, rank correlations, and what
-    has no runs.
+    """The page on training the whole network, in Markdown with links from `outputs/`.
 
     Args:
-        gained: as from `gains_end_to_end`.
-
-    Returns:
-        Markdown, with links from `outputs/`.
+        gained: As from `gains_end_to_end`.
     """
     if not len(gained):
         return 'None has runs yet.\n'
@@ -98,35 +94,32 @@ def format_whole_network(gained: pd.DataFrame) -> str:
 
 
 def count_verdicts(checked: pd.DataFrame) -> dict[str, int]:
-    """How many claims, as from `claims.report_claims`, have each verdict that any of them has."""
+    """{verdict: number of claims with it}, for claims as from `claims.report_claims`."""
     counts = checked.ours.value_counts()
     return {verdict: int(counts[verdict]) for verdict in Verdict if verdict in counts}
 
 
 def count_sizes(checked: pd.DataFrame) -> dict[str, int]:
-    """How many claims, as from `claims.report_claims`, have each size that compares ours with the
-    paper's, where any has one.
+    """{size: number of claims with it}, for claims as from `claims.report_claims`, without those
+    whose size cannot be compared.
     """
     counts = checked['size'].value_counts()
     return {size: int(counts[size]) for size in COMPARED if size in counts}
 
 
 def format_verdicts(checked: pd.DataFrame) -> str:
-    """The verdicts on all papers, a line each.
+    """The verdicts on all papers, a line each, in Markdown with links from `outputs/`.
 
     Args:
-        checked: claims as from `claims.report_claims`, of all papers in one suite.
-
-    Returns:
-        Markdown, with links from `outputs/`.
+        checked: As from `claims.report_claims`, of all papers.
     """
     papers = []
     for paper, claims in checked.groupby('paper', sort=False):
-        checks = {
+        counts = {
             'main': claims[claims.main].to_dict('records'),
             'claims': len(claims),
             'verdicts': count_verdicts(claims),
             'sizes': count_sizes(claims),
         }
-        papers.append(published.read_paper(paper) | checks)
+        papers.append(published.read_paper(paper) | counts)
     return render_template('verdicts.md', papers=papers, uncounted=published.UNCOUNTED)

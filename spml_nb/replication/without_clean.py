@@ -1,10 +1,10 @@
-"""What a method gains over AN where no clean label chooses settings, epoch or threshold."""
+"""Gains over AN where settings, epoch and threshold are chosen without clean labels."""
 
-# The boards choose settings and epoch on fully labelled validation photos, as the papers do. Who
-# has none chooses by the observed labels, AN as well as the method, and names labels above a
-# threshold that is chosen the same way. The runs are those of `observed_choice`: eight methods, a
-# whole search for each of three draws of the observed labels. They are the searches themselves, no
-# runs with fresh seeds, under either choice.
+# The boards choose settings and epoch on fully labelled validation photos, as the papers do.
+# Without such photos one has to choose by the observed labels, for AN as well as for the method,
+# and choose the threshold of predicted labels in the same way. The runs are those of
+# `observed_choice`: eight methods, with a full search for each of three draws of the observed
+# labels. Under either choice they are runs of the search itself, not runs with fresh seeds.
 
 from typing import NamedTuple
 
@@ -17,97 +17,100 @@ from .experiments import observed_choice
 from .experiments.observed_choice import CHOSEN_RULE, DATASETS, METHODS
 from .rendering import render_template
 
-# {name: (rule that chooses settings and epoch, column of the score)}
+# {name: (column by which settings and epoch are chosen, column of the score)}
 CHOICES = {
     'mAP, clean labels': ('clean_map', 'clean_map_test'),
     'mAP, observed labels': (CHOSEN_RULE, f'{CHOSEN_RULE}_test'),
-    # epoch and settings by observed labels in both
+    # settings and epoch are chosen by observed labels in both, the threshold as named
     'micro-F1, clean labels': (CHOSEN_RULE, 'f1_clean_f1'),
     'micro-F1, observed labels': (CHOSEN_RULE, 'f1_lee_liu'),
 }
 
 
-class Place(NamedTuple):
-    """A method on a set of photos, under one of `CHOICES`."""
+class Setting(NamedTuple):
+    """A method on a photo set, under one of `CHOICES`."""
 
     dataset: str
     loss: str
     choice: str
 
 
-def measure(lines: pd.DataFrame) -> pd.DataFrame:
-    """The gains over AN that is chosen in the same way.
+def measure_gains(lines: pd.DataFrame) -> pd.DataFrame:
+    """The gains over AN with the same choice.
 
     Args:
-        lines: as from `observed_choice.read_trials`; a set of photos and a seed count when every
-            method has its whole search.
+        lines: As from `observed_choice.read_trials`. A seed on a photo set is used if every method
+            has its full search.
 
     Returns:
-        DataFrame as from `gains.gains_over_baselines`, one row per `Place`; intervals of mAP are
+        DataFrame as from `gains.gains_over_baselines`, one row per `Setting`. Intervals of mAP are
         over seeds and test images, those of micro-F1 over seeds alone.
     """
     scores = _score_choices(lines)
-    an = {place: scores[place._replace(loss='an')] for place in scores if place.loss != 'an'}
+    an = {s: scores[s._replace(loss='an')] for s in scores if s.loss != 'an'}
     measured = gains.gains_over_baselines(scores, {gains.PLAIN_HEAD: an})
     return measured[measured.loss != 'an'] if len(measured) else measured
 
 
-def _score_choices(lines: pd.DataFrame) -> dict[Place, Scores]:
+def _score_choices(lines: pd.DataFrame) -> dict[Setting, Scores]:
     searches = lines.groupby(['dataset', 'seed'])
-    whole = searches.loss.transform('nunique').eq(len(METHODS))
-    whole &= searches.loss.transform('size').eq(len(METHODS) * lines.draw.nunique())
-    lines = lines[whole]
+    complete = searches.loss.transform('nunique').eq(len(METHODS))
+    complete &= searches.loss.transform('size').eq(len(METHODS) * lines.draw.nunique())
+    lines = lines[complete]
     scores = {}
     for choice, (rule, column) in CHOICES.items():
         chosen = lines.loc[lines.groupby(['dataset', 'loss', 'seed'])[rule].idxmax()]
         for (dataset, loss), runs in chosen.groupby(['dataset', 'loss']):
             tested = dataset if choice.startswith('mAP') else ''
             by_seed = runs.set_index('seed')[column]
-            scores[Place(dataset, loss, choice)] = Scores(by_seed, dataset=tested)
+            scores[Setting(dataset, loss, choice)] = Scores(by_seed, dataset=tested)
     return scores
 
 
 def measure_loss_of_an(lines: pd.DataFrame) -> Effect:
-    """By how much the mAP of AN changes where observed labels choose its settings and epoch in
-    place of clean ones: the mean over the sets of photos.
+    """The change in mAP of AN if observed labels choose its settings and epoch instead of clean
+    ones, as a mean over the photo sets.
 
     Args:
-        lines: as in `measure`.
+        lines: As in `measure_gains`.
     """
     scores = _score_choices(lines)
     clean, observed = list(CHOICES)[:2]
     changes = [
-        gains.estimate_gain(scores[Place(name, 'an', observed)], scores[Place(name, 'an', clean)])
+        gains.estimate_gain(
+            scores[Setting(name, 'an', observed)], scores[Setting(name, 'an', clean)]
+        )
         for name in DATASETS
     ]
     return pool_effects(changes)
 
 
-def average(measured: pd.DataFrame) -> pd.DataFrame:
-    """The mean over the sets of photos.
+def average_gains(measured: pd.DataFrame) -> pd.DataFrame:
+    """The mean gains over the photo sets.
 
     Args:
-        measured: as from `measure`.
+        measured: As from `measure_gains`.
 
     Returns:
-        DataFrame of `Effect`s, a row a method, a column for each of `CHOICES`, the highest gain in
-        mAP by observed labels first; without what lacks a set or has one seed.
+        DataFrame of `Effect`s, a row per method and a column per choice, the highest gain in mAP by
+        observed labels first; without gains that lack a set or have one seed.
     """
     effects: dict[str, dict[str, Effect]] = {}
-    for (loss, choice), places in measured.groupby(['loss', 'choice']):
-        if set(places.dataset) == set(DATASETS) and places.n.min() > 1:
-            effects.setdefault(loss, {})[choice] = pool_effects(list(places.effect))
+    for (loss, choice), on_sets in measured.groupby(['loss', 'choice']):
+        if set(on_sets.dataset) == set(DATASETS) and on_sets.n.min() > 1:
+            effects.setdefault(loss, {})[choice] = pool_effects(list(on_sets.effect))
     table = pd.DataFrame.from_dict(effects, orient='index').reindex(columns=list(CHOICES))
     order = table['mAP, observed labels'].map(lambda effect: -effect.mean)
     return table.loc[order.sort_values(kind='stable').index]
 
 
 def of_record() -> dict:
-    """What pages show.
+    """The numbers of the pages.
 
-    Returns: {'rows': [{'loss', 'effects' (one a choice)}], 'an' (as from `measure_loss_of_an`),
-        'choices', 'sets' and 'seeds'}; no row, and None for AN, while a set of photos lacks its
-        runs.
+    Returns:
+        {'rows': [{'loss', 'effects' (one for each choice)}], 'an' (as from `measure_loss_of_an`),
+        'choices' (names), 'sets', 'seeds' (numbers)}; no rows, and None for AN, while a photo set
+        lacks runs.
     """
     lines = observed_choice.read_trials()
     rows, an = [], None
@@ -115,28 +118,31 @@ def of_record() -> dict:
         an = measure_loss_of_an(lines)
         rows = [
             {'loss': loss, 'effects': list(effects)}
-            for loss, *effects in average(measure(lines)).itertuples()
+            for loss, *effects in average_gains(measure_gains(lines)).itertuples()
         ]
-    seeds = lines.seed.nunique()
-    about = {'choices': [*CHOICES], 'sets': len(DATASETS), 'seeds': seeds}
-    return {'rows': rows, 'an': an, **about}
+    return {
+        'rows': rows,
+        'an': an,
+        'choices': list(CHOICES),
+        'sets': len(DATASETS),
+        'seeds': lines.seed.nunique(),
+    }
 
 
-def markdown() -> str:
-    """The page, '' while a set of photos lacks its runs."""
+def format_page() -> str:
+    """The page, '' while a photo set lacks runs."""
     shown = of_record()
     if not shown['rows']:
         return ''
     names = {loss: board.describe_method(loss) | {'head': find(loss).head} for loss in METHODS}
-    by_set = _by_set(
-        measure(observed_choice.read_trials()), names, [row['loss'] for row in shown['rows']]
-    )
+    measured = measure_gains(observed_choice.read_trials())
+    by_set = _tabulate_by_set(measured, names, [row['loss'] for row in shown['rows']])
     return render_template('without_clean.md', **shown, names=names, by_set=by_set)
 
 
-def _by_set(measured: pd.DataFrame, names: dict, losses: list[str]) -> list[list[str]]:
-    "The gains in mAP by both choices, a column for each set of photos."
-    gained = measured.set_index([*Place._fields]).gain
+def _tabulate_by_set(measured: pd.DataFrame, names: dict, losses: list[str]) -> list[list[str]]:
+    "The gains in mAP under both choices, a column for each photo set."
+    gained = measured.set_index([*Setting._fields]).gain
     lines = [['method', *DATASETS]]
     for loss in losses:
         pairs = [[gained[name, loss, choice] for choice in list(CHOICES)[:2]] for name in DATASETS]

@@ -186,7 +186,7 @@ def test_without_a_record_there_are_rows_and_no_numbers():
 def test_every_number_leads_to_runs_that_differ_by_their_seed_alone(shown, known):
     groups, where, rows = shown
     lines = known.reset_index().set_index('run')
-    fields = [name for name in board._APART if name not in ('seed', 'label_seed')]
+    fields = [name for name in board._NOT_SETTINGS if name not in ('seed', 'label_seed')]
     for row in rows:
         for dataset, cell in row['cells'].get('photos', {}).items():
             group = groups['each'][cell['g']]
@@ -222,11 +222,13 @@ def test_every_method_has_its_words_and_its_notebook(loss):
         and told['paper'] in ('', *published.list_papers())
     )
     assert len(re.findall(r'[.](?= |$)', told['does'].replace('et al.', ''))) <= 2
-    assert loss not in board._words()['methods'] or (told['does'].endswith('.') and told['by'])
+    assert loss not in board._read_descriptions()['methods'] or (
+        told['does'].endswith('.') and told['by']
+    )
 
 
 def test_a_method_that_is_not_in_the_list_is_described_by_its_docstring(monkeypatch):
-    monkeypatch.setattr(board, '_words', lambda: {'methods': {}})
+    monkeypatch.setattr(board, '_read_descriptions', lambda: {'methods': {}})
     assert (
         board.describe_method('an')['does'].startswith('Assume negative (AN)')
         and board.describe_method('an')['name'] == 'an'

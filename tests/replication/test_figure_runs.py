@@ -71,7 +71,7 @@ def test_all_figures_are_there():
 
 def test_every_figure_has_its_words_and_none_has_words_for_nothing():
     for paper in published.ORDER:
-        texts = figure_runs._texts(paper)['figures']
+        texts = figure_runs._read_texts(paper)['figures']
         assert list(texts) == figure_runs.list_figures(paper)
         for number in texts:
             assert set(figure_runs.describe_figure(paper, number)) >= {
@@ -274,7 +274,7 @@ def check_picture(file):
 def small(photos, monkeypatch):  # noqa: F811
     """Every search is one run of two epochs on 40 photos, figures keep to two epochs and to two
     points a curve, and runs are trained here and not in another process."""
-    vary = figure_runs._varied
+    vary = figure_runs._vary
 
     def plan(cell, suite):
         given = {k: cell['config'][k] for k in ('loss', 'labels', 'head') if k in cell['config']}
@@ -291,7 +291,7 @@ def small(photos, monkeypatch):  # noqa: F811
     monkeypatch.setattr(queue, 'run', run)
     monkeypatch.setattr(
         figure_runs,
-        '_varied',
+        '_vary',
         lambda chosen, changes: vary(chosen, {k: v for k, v in changes.items() if k != 'epochs'}),
     )
 
@@ -504,7 +504,7 @@ def test_every_figure_of_a_paper_is_drawn_or_named_with_the_reason():
                     for k, end in enumerate((numbers + ' to ' + numbers).split(' to ')[:2])
                 )
             )
-            for numbers in figure_runs._texts(paper)['not_drawn']
+            for numbers in figure_runs._read_texts(paper)['not_drawn']
         ]
         there = {int(n) for n in figure_runs.list_figures(paper) if n.isdigit()} | {
             n for some in named for n in some

@@ -2,8 +2,6 @@
 
 import pytest
 from front_rows import (
-    NO_BOARDS,
-    agreed,
     hml_on_voc,  # noqa: F401 (fixtures)
 )
 
@@ -26,7 +24,7 @@ def test_a_gain_is_taken_seed_by_seed_over_the_same_head_and_over_plain_an(hml_o
         line.published == pytest.approx(2.2)
         and hml_on_voc.set_index(['method', 'panel']).loc[('Two-way*', 'CUB'), 'n'] == -1
     )
-    text = front.format_front(hml_on_voc, NO_BOARDS, agreed(hml_on_voc), 'front.svg')
+    text = front.format_front(hml_on_voc, '', 'front.svg')
     over_plain = statistics.estimate_effect(
         [5.0, 7.0, 2.0], None, statistics.image_sd('voc12_animals')
     )  # as HML takes its gain

@@ -228,7 +228,7 @@ def test_a_file_that_is_not_yaml_is_told(tmp_path, monkeypatch):
     (tmp_path / 'assets' / 'papers').mkdir(parents=True)
     (tmp_path / 'assets' / 'papers' / 'hml.yml').write_text('tables: [')
     monkeypatch.setattr(published, 'files', lambda package: tmp_path)
-    with pytest.raises(SpmlError, match=r'hml\.yml cannot be read: (?s:.*) Mend it'):
+    with pytest.raises(SpmlError, match=r'hml\.yml cannot be read: (?s:.*) Correct it'):
         published.read_paper.__wrapped__('hml')
 
 
@@ -421,7 +421,7 @@ def test_counts_add_up():
         ('em_apl', '7'): (24, 3, 21, 24),
     }.items():
         cells = published.table_cells(paper, table)
-        cells = cells[~cells.own]
+        cells = cells[~cells.added]
         assert (
             len(cells),
             cells['mean'].count(),
@@ -508,9 +508,9 @@ def test_disagreements_are_noted_where_the_numbers_show_them():
 
 def test_every_data_set_has_a_stand_in_or_says_why():
     cells = pd.concat([published.table_cells(*key) for key in EVERY_TABLE])
-    used = set(cells.dataset[~cells.own].dropna())
+    used = set(cells.dataset[~cells.added].dropna())
     assert used <= set(published.STAND_INS) <= set(datasets.names()) and published.SUITE in SUITES
-    assert set(cells.dataset[cells.own]) <= {*used, *SUITES['photos']['datasets']}
+    assert set(cells.dataset[cells.added]) <= {*used, *SUITES['photos']['datasets']}
     for name, (photos, why) in published.STAND_INS.items():
         assert photos in (None, 'corel5k_themes', *SUITES['photos']['datasets']) and why
         assert [published.find_stand_in(name, suite) for suite in ('paper', published.SUITE)] == [

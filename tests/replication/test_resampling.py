@@ -165,7 +165,7 @@ def test_what_is_kept_is_the_mean_over_all_runs_in_the_metric_that_is_named(tmp_
         return SimpleNamespace(logits={'test': logits[config.seed].numpy()}, scores=scores)
 
     monkeypatch.setattr(resampling, 'train', made_up)
-    found = resampling._resampled_scores(metrics, configs)
+    found = resampling._resample_runs(metrics, configs)
     data = load('mini_voc')
     true = data.labels[data.rows('test')]
     draws = statistics.image_draws(len(true))
@@ -186,7 +186,7 @@ def test_a_run_that_is_at_hand_is_not_trained_again(tmp_path, monkeypatch):
     config = Config(loss='bce', labels='full', dataset='mini_voc', regime='linear', epochs=1)
     train(canonical_config(config))
     monkeypatch.setattr(trainer.Trainer, 'fit', None)
-    scores = resampling._resampled_scores(['mAP'], [config])['mAP']
+    scores = resampling._resample_runs(['mAP'], [config])['mAP']
     assert scores.shape == (100,) and scores.std() > 0
 
 

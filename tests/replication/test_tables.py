@@ -137,7 +137,7 @@ def test_two_ways_rows_differ_in_the_rate_alone_and_end_with_their_schedule():
 
 
 def test_our_own_rows_are_on_our_sets_and_never_in_the_suite_of_the_paper():
-    own = [one for one in OF_EVERY_CELL if one['own']]
+    own = [one for one in OF_EVERY_CELL if one['added']]
     assert {one['paper'] for one in own} == {'two_way', 'em_apl'}
     assert not any(tables.plan_cell(one, 'paper').search for one in own)
     assert all(math.isnan(one['mean']) and not one['lost'] for one in own)
@@ -644,7 +644,7 @@ def test_what_the_pages_say_of_lacs_second_stage_is_so():
 def cell_of_table(**changes):
     usual = {'printed': '86.5', 'state': 'done', 'metric': 'mAP', 'ours': 71.0, 'interval': 2.5}
     usual |= {'n': 10, 'gain_published': 1.4, 'gain': 2.6, 'gain_half': 1.9, 'uncounted': ''}
-    return usual | {'own': False} | changes
+    return usual | {'added': False} | changes
 
 
 NO_GAIN = {'gain': math.nan, 'gain_published': math.nan, 'gain_half': math.nan}
@@ -658,7 +658,7 @@ NO_GAIN = {'gain': math.nan, 'gain_published': math.nan, 'gain_half': math.nan}
         ({'gain': 0.3}, '+1.4 / +0.3 ± 1.9'),
         ({'gain': 12.0}, '+1.4 / +12.0 ± 1.9 ▮▮▮▮▮▮▮▮…'),
         ({'gain_published': math.nan}, 'lost / +2.6 ± 1.9 ▮▮▮'),
-        ({'gain_published': math.nan, 'own': True}, '– / +2.6 ± 1.9 ▮▮▮'),
+        ({'gain_published': math.nan, 'added': True}, '– / +2.6 ± 1.9 ▮▮▮'),
         ({'gain': math.nan, 'state': 'not exercised'}, '+1.4 / not exercised'),
         ({'gain': math.nan, 'state': 'missing'}, '+1.4 / missing'),
         ({'gain': math.nan, 'state': 'none'}, '+1.4'),

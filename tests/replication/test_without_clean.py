@@ -19,7 +19,7 @@ def lines(monkeypatch):
 
 
 def test_each_gain_is_over_an_that_is_chosen_in_the_same_way(lines):
-    found = without_clean.measure(lines).set_index(['dataset', 'loss', 'choice'])
+    found = without_clean.measure_gains(lines).set_index(['dataset', 'loss', 'choice'])
     chosen_by = {
         'mAP, clean labels': ('clean_map', 'clean_map_test'),
         'mAP, observed labels': ('auc_shrunk', 'auc_shrunk_test'),
@@ -49,16 +49,16 @@ def test_what_an_itself_loses_is_the_same_search_chosen_in_two_ways(lines):
 
 
 def test_a_mean_needs_every_set_and_a_search_that_is_whole(lines):
-    whole = without_clean.average(without_clean.measure(lines))
+    whole = without_clean.average_gains(without_clean.measure_gains(lines))
     assert whole.map(lambda effect: effect.seeds).eq(3).all(axis=None)
     means = whole['mAP, observed labels'].map(lambda effect: effect.mean)
     assert means.is_monotonic_decreasing
     lacking = lines[(lines.dataset != 'ccp') | (lines.loss != 'em') | (lines.draw != 3)]
-    assert without_clean.average(without_clean.measure(lacking)).empty
+    assert without_clean.average_gains(without_clean.measure_gains(lacking)).empty
 
 
 def test_the_page_has_a_row_a_method_and_no_page_without_runs(lines, monkeypatch):
-    page = without_clean.markdown()
+    page = without_clean.format_page()
     assert page.count('| HML') == 2 and '3 seeds' in page
     monkeypatch.setattr(observed_choice, 'read_trials', lambda: pd.DataFrame(columns=lines.columns))
-    assert without_clean.markdown() == ''
+    assert without_clean.format_page() == ''

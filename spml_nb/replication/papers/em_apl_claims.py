@@ -9,54 +9,55 @@ from scipy.special import expit
 
 from ...statistics import MARGIN
 from ...sweeps.search import Row, candidates
-from ..claims import claim_above, claim_between
+from ..comparisons import claim_above, claim_between
 from ..experiments import choice
 from ..gains import board_row_runs
 from ..measuring import GROUPS, POINTS, QUANTILES
 from ..published import SUITE
 
 
-def _about_apl(known: pd.DataFrame) -> str:
+def _note_on_apl(runs: pd.DataFrame) -> str:
     text = "The numbers stand in OPML's Table II; the supplement has none."
-    on_voc, on_coco = (
-        board_row_runs(Row('em_apl', 'cosine'), SUITE, dataset, known).test_map
-        for dataset in ('voc12_animals', 'coco18')
-    )
-    em = choice.plan_rate_runs(known, ['voc12_animals'])
-    rates = dict(list(em[em.what == 'EM, cosine head'].groupby('place')))
-    if not len(on_voc) or len(rates) < choice.RATES_TRIED:
+
+    def on_cosine_head(loss, dataset):
+        return board_row_runs(Row(loss, 'cosine'), SUITE, dataset, runs).test_map
+
+    apl_on_voc = on_cosine_head('em_apl', 'voc12_animals')
+    rate_runs = choice.plan_rate_runs(runs, ['voc12_animals'])
+    em = rate_runs[rate_runs.what == 'EM, cosine head']
+    em_by_place = dict(list(em.groupby('place')))
+    if not len(apl_on_voc) or len(em_by_place) < choice.RATES_TRIED:
         return text
     first, second, third = (
-        (on_voc - rates[place].set_index('seed').test_map).mean() for place in (1, 2, 3)
+        (apl_on_voc - em_by_place[place].set_index('seed').test_map).mean() for place in (1, 2, 3)
     )
-    tried = [config.lr for config in candidates(Row('em', 'cosine'), SUITE, 'voc12_animals')]
-    highest = ', the highest tried' if rates[1].config.iloc[0].lr == max(tried) else ''
-    coco = (on_coco - board_row_runs(Row('em', 'cosine'), SUITE, 'coco18', known).test_map).mean()
-    level = 'they are level' if abs(coco) < MARGIN else f'it is {_beside(coco)} EM'
+    rates = [config.lr for config in candidates(Row('em', 'cosine'), SUITE, 'voc12_animals')]
+    chosen_rate = em_by_place[1].config.iloc[0].lr
+    highest = ', the highest tried' if chosen_rate == max(rates) else ''
+    on_coco = (on_cosine_head('em_apl', 'coco18') - on_cosine_head('em', 'coco18')).mean()
+    level = 'they are level' if abs(on_coco) < MARGIN else f'it is {_distance(on_coco)} EM'
     return (
         f'{text} On the cosine head, which the paper does not have, pseudo-labels act: on '
-        f'voc12_animals EM with APL is {_beside(first)} EM at the rate of its search{highest}, '
-        f'{_beside(second)} EM at the rate that was second on validation, and {_beside(third)} it '
-        f'at the third; on coco18 {level}. So no claim is made of it.'
+        f'voc12_animals EM with APL is {_distance(first)} EM at the rate of its search{highest}, '
+        f'{_distance(second)} EM at the rate that was second on validation, and {_distance(third)} '
+        f'it at the third; on coco18 {level}. So no claim is made of it.'
     )
 
 
-def _beside(gain: float) -> str:
+def _distance(gain: float) -> str:
     return f'{abs(gain):.1f} {"above" if gain > 0 else "below"}'
 
 
 _DATA = ('voc12', 'coco14', 'nus', 'cub')
-
-
-_AT_START = np.log(2)  # the loss of a positive with p = 1/2, before the first step
+_LOSS_AT_START = np.log(2)  # of a positive with p = 1/2
 
 
 def _early_rise(curve):
-    return 100 * float(np.nanmean(curve['annotated'][:POINTS]) / _AT_START - 1)
+    return 100 * float(np.nanmean(curve['annotated'][:POINTS]) / _LOSS_AT_START - 1)
 
 
 def _fall(curve):
-    return 100 * float(1 - np.nanmean(curve['annotated'][-POINTS:]) / _AT_START)
+    return 100 * float(1 - np.nanmean(curve['annotated'][-POINTS:]) / _LOSS_AT_START)
 
 
 def _last_median(group, array='probability', scale=lambda x: x):
@@ -70,9 +71,8 @@ def _hidden_since_first_epoch(curve):
 
 
 def _logits(figure):
-    positives, negatives = (
-        _last_median(f'unannotated {each}', 'logit', expit) for each in ('positives', 'negatives')
-    )
+    positives = _last_median('unannotated positives', 'logit', expit)
+    negatives = _last_median('unannotated negatives', 'logit', expit)
     return [
         claim_above(
             f'{dataset}, σ(|logit|)',
@@ -100,7 +100,7 @@ def _positives(figure):
     ]
 
 
-def _half(series, **bounds):
+def _median_between(series, **bounds):
     return lambda figure: [
         claim_between(
             f'{dataset}, probability of {group}', figure(dataset, series, median), **bounds
@@ -121,7 +121,7 @@ def _ap_of_most_frequent(density):
     return float(density['ap'][0])
 
 
-def _parted(quantity, name):
+def _em_above_an(quantity, name):
     return lambda figure: [
         claim_above(
             f'coco14, {name}', *(figure('coco14', method, quantity) for method in ('EM', 'AN'))
@@ -145,8 +145,8 @@ COMPARE = {
         for dataset in _DATA
     ],
     'em_apl-positives': _positives,
-    'em_apl-sure': _half('EM', low=50),
-    'em_apl-unsure': _half('AN', high=50),
+    'em_apl-sure': _median_between('EM', low=50),
+    'em_apl-unsure': _median_between('AN', high=50),
     'em_apl-unsure-hidden': lambda figure: [
         claim_above(
             f'{dataset}, probability',
@@ -162,9 +162,9 @@ COMPARE = {
         )
         for dataset in _DATA
     ],
-    'em_apl-distinguishable': _parted(_mean_ap, 'mAP of eight classes'),
-    'em_apl-frequent': _parted(_ap_of_most_frequent, 'AP of the most frequent class'),
+    'em_apl-distinguishable': _em_above_an(_mean_ap, 'mAP of eight classes'),
+    'em_apl-frequent': _em_above_an(_ap_of_most_frequent, 'AP of the most frequent class'),
 }
 NOTES = {
-    'em_apl-apl': _about_apl,
+    'em_apl-apl': _note_on_apl,
 }

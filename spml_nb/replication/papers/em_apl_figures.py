@@ -1,4 +1,4 @@
-"""Labels during training, shares of positives, probabilities by class: EM/APL, figures 7 to 11."""
+"""EM/APL, figures 7 to 11: labels during training, shares of positives, probabilities by class."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -20,22 +20,22 @@ from ..figures import (
     mean_and_range,
 )
 
-METHODS = {'AN': 'an', 'EM': 'em'}
-DATA = ('voc12', 'coco14', 'nus', 'cub')
+_METHODS = {'AN': 'an', 'EM': 'em'}
+_DATA = ('voc12', 'coco14', 'nus', 'cub')
 
 
 def _curves(
-    datasets: tuple[str, ...] = DATA, methods: tuple[str, ...] = ('AN', 'EM')
+    datasets: tuple[str, ...] = _DATA, methods: tuple[str, ...] = ('AN', 'EM')
 ) -> list[Curve]:
-    """Runs with one positive label."""
+    """Runs with single positives."""
     return [
-        Curve(dataset, name, {'loss': METHODS[name]}) for dataset in datasets for name in methods
+        Curve(dataset, name, {'loss': _METHODS[name]}) for dataset in datasets for name in methods
     ]
 
 
 def _losses(collected: FigureArrays) -> Figure:
     label = 'loss of annotated positives'
-    return draw_over_epochs(collected, METHODS, 'annotated', label, measuring.POINTS, 'log')
+    return draw_over_epochs(collected, _METHODS, 'annotated', label, measuring.POINTS, 'log')
 
 
 def _logits(collected: FigureArrays) -> Figure:
@@ -43,18 +43,17 @@ def _logits(collected: FigureArrays) -> Figure:
 
 
 def _probabilities(collected: FigureArrays) -> Figure:
-    return draw_bands(collected, tuple(METHODS), 'probability', 'predicted probability', (0, 1), 1)
+    return draw_bands(collected, tuple(_METHODS), 'probability', 'predicted probability', (0, 1), 1)
 
 
 def count_label_kinds(run: Run) -> dict:
-    """Count what the unannotated labels of a run's training images are.
+    """The share of positives among the unannotated training labels of each class.
 
     Args:
-        run: done; only its labels are looked at.
+        run: Only its labels are used.
 
     Returns:
-        positive (C,): the share of positives among each class's unannotated training labels,
-        highest first.
+        positive (C,), highest first.
 
     Source: EM/APL, Fig. 10.
     """
@@ -66,9 +65,9 @@ def count_label_kinds(run: Run) -> dict:
 
 
 def _shares(collected: FigureArrays) -> Figure:
-    """Shares of positives and negatives among each class's unannotated labels."""
-    picture, places = make_panels(collected, 2.8)
-    for ax, dataset, ours in places:
+    """Draw the shares of positives and negatives among each class's unannotated labels."""
+    picture, panels = make_panels(collected, 2.8)
+    for ax, dataset, ours in panels:
         if not collected.of_seeds(dataset, 'AN'):
             continue
         share = collected.summary(dataset, 'AN', 'positive')[0]
@@ -82,10 +81,10 @@ def _shares(collected: FigureArrays) -> Figure:
     return picture
 
 
-CLASSES = 8  # that are counted
-SHOWN = 4  # and of these drawn
-PROBABILITIES = np.linspace(0, 1, 51)  # edges of the bins
-LINES = (
+_CLASSES = 8  # in the arrays
+_SHOWN = 4  # of these in the figure
+_BINS = np.linspace(0, 1, 51)  # edges, of probabilities
+_LINES = (
     ('training positives', INK[0], '-'),
     ('training negatives', INK[1], '-'),
     ('test positives', INK[0], ':'),
@@ -94,14 +93,11 @@ LINES = (
 
 
 def class_density(run: Run) -> dict:
-    """Count predicted probabilities class by class.
-
-    Args:
-        run: done.
+    """Histograms of the predicted probabilities of each class.
 
     Returns:
         counts (k, 4, 50) over [0, 1] of k = 8 classes: unannotated training positives and
-        negatives, test positives and negatives; ap (k,) of the test images in percent; names (k,).
+        negatives, test positives and negatives; ap (k,) on test images in percent; names (k,).
 
     Source: EM/APL, Fig. 11.
     """
@@ -109,20 +105,12 @@ def class_density(run: Run) -> dict:
     test = read_result(run).logits['test'].astype(np.float64)
     true = train.task.data.labels[train.task.test]
     by_frequency = np.argsort(-(true > 0).sum(0), kind='stable')
-    chosen = by_frequency[:: max(1, len(by_frequency) // CLASSES)][:CLASSES]
+    chosen = by_frequency[:: max(1, len(by_frequency) // _CLASSES)][:_CLASSES]
     _, positives, negatives = measuring.label_group_masks(train.task.observed, train.true)
     p_train, p_test = expit(train.logits), expit(test)
-    groups = [
-        (p_train, positives),
-        (p_train, negatives),
-        (p_test, true > 0),
-        (p_test, true < 0),
-    ]
+    groups = [(p_train, positives), (p_train, negatives), (p_test, true > 0), (p_test, true < 0)]
     counts = [
-        [
-            measuring.count_histograms(p[:, [c]], [group[:, [c]]], PROBABILITIES)[0]
-            for p, group in groups
-        ]
+        [measuring.count_histograms(p[:, [c]], [group[:, [c]]], _BINS)[0] for p, group in groups]
         for c in chosen
     ]
     ap = average_precision(test, labels_for_scoring(true)[0], unknown='ignore')[chosen]
@@ -134,14 +122,12 @@ def class_density(run: Run) -> dict:
 
 
 def _cumulative(collected: FigureArrays) -> Figure:
-    """Shares of labels up to each probability, one column for each class and one row for each
-    method.
-    """
-    seeds = {name: collected.of_seeds('coco14', name) for name in METHODS}
+    """Draw the share of labels up to each probability, a column per class and a row per method."""
+    seeds = {name: collected.of_seeds('coco14', name) for name in _METHODS}
     names = (seeds['AN'] or seeds['EM'])[0]['names']
-    classes = range(0, len(names), CLASSES // SHOWN)
-    picture, axes = make_axes(len(METHODS), len(classes), 1.9, 1.6)
-    for row, method in zip(axes, METHODS, strict=True):
+    classes = range(0, len(names), _CLASSES // _SHOWN)
+    picture, axes = make_axes(len(_METHODS), len(classes), 1.9, 1.6)
+    for row, method in zip(axes, _METHODS, strict=True):
         row[0].set_ylabel(f'{method}\nshare of labels (%)')
         for ax, c in zip(row, classes, strict=True):
             ax.set(xlim=(0, 1), ylim=(0, 100), xticks=[0, 0.5, 1])
@@ -150,7 +136,7 @@ def _cumulative(collected: FigureArrays) -> Figure:
     for column, c in enumerate(classes):
         change = ''
         if all(seeds.values()):
-            change = _change(*(np.mean([seed['ap'][c] for seed in seeds[m]]) for m in METHODS))
+            change = _change(*(np.mean([seed['ap'][c] for seed in seeds[m]]) for m in _METHODS))
         axes[0, column].set_title(f'{names[c]}{change}', fontsize=7)
         axes[-1, column].set_xlabel('probability up to', fontsize=7)
     draw_legend(picture)
@@ -158,13 +144,13 @@ def _cumulative(collected: FigureArrays) -> Figure:
 
 
 def _cumulative_lines(ax, seeds: list[np.ndarray]):
-    """Of a class and a method; seeds: (4, 50) counts of each."""
+    """Draw the lines of a class and a method, from the counts (4, 50) of each seed."""
     if not seeds:
         return
-    for group, (label, ink, dash) in enumerate(LINES):
+    for group, (label, ink, dash) in enumerate(_LINES):
         shares = np.array([_shares_up_to(counts[group]) for counts in seeds])
         summary = mean_and_range(shares)[:, ::2]
-        draw_curve(ax, PROBABILITIES[::2], summary, ink, linestyle=dash, label=label)
+        draw_curve(ax, _BINS[::2], summary, ink, linestyle=dash, label=label)
 
 
 def _change(an: float, em: float) -> str:

@@ -11,7 +11,8 @@ from scipy.special import expit
 
 from ...statistics import MARGIN
 from ...sweeps.search import Row, candidates, choose_config
-from ..claims import (
+from ..claims import run_scores
+from ..comparisons import (
     Contrast,
     Place,
     claim_above,
@@ -20,21 +21,17 @@ from ..claims import (
     claim_share,
     claim_steady,
     claim_trend,
-    run_scores,
 )
 from ..published import STAND_INS, SUITE
 from .hml_figures import COSINES, GRADIENTS, MARGINS, SCALES
 
-_DATA, _DATASETS = ('voc12', 'coco14', 'cub', 'nus'), ('VOC12', 'COCO', 'CUB', 'NUS')
+_DATA = ('voc12', 'coco14', 'cub', 'nus')
 _PARTIAL = [{'labels': f'partial-{share}'} for share in (0.1, 0.3, 0.5, 0.7, 0.9)]
-
-
 _ANGLES = {s: [{'hparams': {'scale': s, 'margin': m}} for m in MARGINS] for s in (20, 40)}
 _BEST = {'hparams': {'scale': 20, 'margin': 0.3}}
 _FIXED = {'dataset': 'voc12', 'loss': 'hml_fixed', 'labels': 'single'}
-
-
-_LOWEST = {'LS': 'CUB', 'WAN': 'COCO', 'EPR': 'COCO', 'ROLE': 'CUB'}  # beside AN, in Table 2
+# the data set on which a method's lead over AN is lowest in Table 2
+_LOWEST = {'LS': 'CUB', 'WAN': 'COCO', 'EPR': 'COCO', 'ROLE': 'CUB'}
 
 
 def _earlier(table):
@@ -75,18 +72,18 @@ def _scales(runs):
     ]
 
 
-def _chosen(known: pd.DataFrame) -> dict:
-    "The hyper-parameters of the search that the fixed ones take their learning rate from."
-    config = choose_config(candidates(Row('hml_fixed'), SUITE, STAND_INS['voc12'][0]), known)
+def _chosen_hparams(runs: pd.DataFrame) -> dict:
+    "The hyper-parameters from the search that the runs with fixed ones take their rate from."
+    config = choose_config(candidates(Row('hml_fixed'), SUITE, STAND_INS['voc12'][0]), runs)
     return config.hparams if config else {}
 
 
-def _about_best_margin(known: pd.DataFrame) -> str:
+def _note_on_best_margin(runs: pd.DataFrame) -> str:
     text = (
         'Asked is the mAP of test images against every other margin of our axis, with scales '
         'of 20 and 40. All have one learning rate'
     )
-    if chosen := _chosen(known):
+    if chosen := _chosen_hparams(runs):
         text += (
             f', which the search chose with a scale of {chosen["scale"]:.0f} and a margin of '
             f'{chosen["margin"]:.2f}, near the claimed best'
@@ -94,13 +91,13 @@ def _about_best_margin(known: pd.DataFrame) -> str:
     return f'{text}.'
 
 
-def _about_scales(known: pd.DataFrame) -> str:
+def _note_on_scales(runs: pd.DataFrame) -> str:
     text = (
         "The scales of the figure's axis are not in the text; these are ours, from 5 to 50. "
         'Converged is that those of 30, 40 and 50 lie within half a point. All have one learning '
         'rate'
     )
-    if chosen := _chosen(known):
+    if chosen := _chosen_hparams(runs):
         text += f', chosen with a scale of {chosen["scale"]:.0f}'
     return f'{text}.'
 
@@ -112,7 +109,7 @@ def _gradient(group):
 
 
 def _balance(measured):
-    "How near the gradients of all entries come to cancelling: 0 is best, in hundredths per image."
+    "−|Σ gradients| per image, in hundredths: 0 if they cancel."
     return -100 * float(measured['imbalance'])
 
 
@@ -120,7 +117,7 @@ _MARGIN, _SCALE = 0.1, 20  # of the figure's third column
 
 
 def _probability_lost(counted):
-    "By how much positives are less probable without the margin at test time, in percent."
+    "The fall in probability of positives if the margin is dropped at test time, in percent."
     angle = np.arccos((COSINES[1:] + COSINES[:-1]) / 2)
     change = expit(_SCALE * np.cos(angle + _MARGIN)) - expit(_SCALE * np.cos(angle))
     return 100 * float(np.average(change, weights=counted['cosine'][0]))
@@ -219,6 +216,6 @@ COMPARE = {
     ],
 }
 NOTES = {
-    'hml-margin-best': _about_best_margin,
-    'hml-scale': _about_scales,
+    'hml-margin-best': _note_on_best_margin,
+    'hml-scale': _note_on_scales,
 }

@@ -1,4 +1,4 @@
-"""Cosines, gradients, margins, scales and the correlation of labels: HML, figures 2 to 6 and E8."""
+"""HML, figures 2 to 6 and E8: cosines, gradients, margins, scales and correlated labels."""
 
 import numpy as np
 import torch
@@ -8,6 +8,7 @@ from scipy import stats
 from ...drawing import INK, draw_curve, draw_legend, make_axes
 from ...methods.hml import gradient_balance, label_correlation
 from ...runs.folder import Run
+from ...training.evaluation import Opened
 from .. import diagnosis, measuring
 from ..figures import Axis, Curve, FigureArrays, PaperFigure, draw_scores, make_panels
 
@@ -15,16 +16,16 @@ COSINES = np.linspace(-1, 1, 81)  # edges of the bins
 GRADIENTS = np.linspace(0, 1.5, 61)
 
 
-def _angle(method) -> tuple[float, float]:
-    """The scale and margin of a method, learned ones too."""
+def _scale_and_margin(method) -> tuple[float, float]:
+    """The scale and the margin of a method, fixed or learned."""
     return tuple(float(torch.as_tensor(x).detach()) for x in (method.scale, method.margin))
 
 
 def count_cosines(run: Run) -> dict:
-    """Count cosines and gradients of the training images.
+    """Histograms of the cosines and gradients of the training images.
 
     Args:
-        run: of `hml_fixed`.
+        run: Of `hml_fixed`.
 
     Returns:
         cosine (3, 80) and gradient (3, 60): counts of positives, false negatives and true
@@ -34,8 +35,8 @@ def count_cosines(run: Run) -> dict:
     """
     pull, z, true, logits = diagnosis.measure_pulls(run)
     seen = measuring.open_own_data(run)
-    scale, margin = _angle(seen.method)
-    groups = [z > 0, (z <= 0) & (true > 0), true < 0]  # with full labels the negatives are known
+    scale, margin = _scale_and_margin(seen.method)
+    groups = [z > 0, (z <= 0) & (true > 0), true < 0]
     gradient = pull.abs().cpu().numpy() * z.shape[1] / scale  # the loss is a mean over classes
     cosine = logits.cpu().numpy() / seen.model.head.scale
     return {
@@ -46,18 +47,18 @@ def count_cosines(run: Run) -> dict:
     }
 
 
-COLUMNS = {
+_COLUMNS = {
     'full labels, m = 0': ('full', 0),
     'single positives, m = 0': ('single', 0),
     'single positives, m = 0.1': ('single', 0.1),
 }  # {name: (labels, margin)}
-GROUPS = (('positives', INK[0]), ('false negatives', INK[3]), ('true negatives', INK[1]))
+_GROUPS = (('positives', INK[0]), ('false negatives', INK[3]), ('true negatives', INK[1]))
 
 
 def _cosines_and_gradients(collected: FigureArrays) -> Figure:
-    """Cosines above, gradients below, one column for each setting."""
-    picture, axes = make_axes(2, len(COLUMNS), 2.7, 1.9)
-    for (above, below), name in zip(axes.T, COLUMNS, strict=True):
+    """Draw cosines above and gradients below, a column for each setting."""
+    picture, axes = make_axes(2, len(_COLUMNS), 2.7, 1.9)
+    for (above, below), name in zip(axes.T, _COLUMNS, strict=True):
         seeds = collected.of_seeds('voc12', name)
         if not seeds:
             continue
@@ -81,24 +82,26 @@ def _cosines_and_gradients(collected: FigureArrays) -> Figure:
 
 
 def _densities(ax, counts: np.ndarray, edges: np.ndarray):
-    """Of each group of labels over all seeds, with a band from the lowest seed to the highest.
-    counts: (seeds, groups, bins).
+    """Draw the density of each group over all seeds, with a band over seeds.
+
+    Args:
+        counts: (seeds, groups, bins).
     """
     width = np.diff(edges)
-    for k, (group, ink) in enumerate(GROUPS):
+    for k, (group, ink) in enumerate(_GROUPS):
         of_group = counts[:, k]
         if not of_group.any():
             continue
-        each = of_group / np.maximum(of_group.sum(1, keepdims=True), 1) / width
+        by_seed = of_group / np.maximum(of_group.sum(1, keepdims=True), 1) / width
         mean = of_group.sum(0) / of_group.sum() / width
-        summary = np.stack([mean, each.min(0), each.max(0)])
+        summary = np.stack([mean, by_seed.min(0), by_seed.max(0)])
         filled = np.flatnonzero(mean)
-        seen = slice(filled[0], filled[-1] + 1)
-        draw_curve(ax, (edges[:-1] + edges[1:])[seen] / 2, summary[:, seen], ink, label=group)
+        bins = slice(filled[0], filled[-1] + 1)
+        draw_curve(ax, (edges[:-1] + edges[1:])[bins] / 2, summary[:, bins], ink, label=group)
 
 
 def _probability(ax, scale: float, margin: float):
-    """The probability that a positive with each cosine gets."""
+    """Draw the probability of a positive over its cosine."""
     theta = np.minimum(np.arccos(np.clip(COSINES, -1, 1)) + margin, np.pi)
     p = 1 / (1 + np.exp(-scale * np.cos(theta)))
     label = 'probability of a cosine (right axis)'
@@ -108,9 +111,7 @@ def _probability(ax, scale: float, margin: float):
 
 
 def _reach(collected: FigureArrays, array: str, edges: np.ndarray) -> tuple[float, float]:
-    """The ends of the bins that all but a thousandth of some group of labels lie in, over all
-    settings.
-    """
+    """Limits of the axis that, in every group and setting, leave out at most a thousandth."""
     counts = np.concatenate([run[array] for run in collected.arrays.values()])
     counts = counts[counts.sum(1) > 0]
     total = counts.sum(1, keepdims=True)
@@ -125,10 +126,7 @@ MARGINS = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
 
 def measure_balance(run: Run) -> dict:
-    """Measure how far the gradients of all training entries are from cancelling.
-
-    Args:
-        run: done, of any method.
+    """How far the gradients of all training labels are from cancelling.
 
     Returns:
         imbalance: Eq. 6 divided by the number of images; test_map in percent.
@@ -146,7 +144,7 @@ def measure_balance(run: Run) -> dict:
 
 
 def _scores_and_balance(collected: FigureArrays) -> Figure:
-    """mAP and the imbalance of gradients over the margin."""
+    """Draw mAP and the imbalance of gradients over the margin."""
     picture, [(left, _, ours)] = make_panels(collected, 4.2)
     right = left.twinx()
     left.axvspan(0.2, 0.4, color='#eeeeee')
@@ -169,29 +167,25 @@ def _scores_and_balance(collected: FigureArrays) -> Figure:
         draw_curve(ax, MARGINS, summary, ink, marker='o')
         ax.set_ylabel(label, color=ink)
         low, high = ax.get_ylim()
-        ax.set_ylim(low, high + 0.25 * (high - low))  # room for the words in the band
+        ax.set_ylim(low, high + 0.25 * (high - low))  # room for the text at the top
     right.spines['right'].set_visible(True)
     left.set_xticks(MARGINS)
     left.set(xlabel='margin m (radians)', title=f'{ours}, s = 20')
     return picture
 
 
-SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
+_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 SCALES = (5, 10, 20, 30, 40, 50)
 
 
-def _over_margins(series: str, scale: float) -> Curve:
-    points = {(margin,): {'hparams': {'scale': scale, 'margin': margin}} for margin in MARGINS}
-    return Curve('voc12', series, {'loss': 'hml_fixed'}, points)
-
-
-def _over_scales(series: str, margin: float) -> Curve:
-    points = {(scale,): {'hparams': {'margin': margin, 'scale': scale}} for scale in SCALES}
+def _fixed_curve(series: str, varied: str, values: tuple[float, ...], **hparams) -> Curve:
+    """Runs of `hml_fixed` over values of one of its two hyper-parameters."""
+    points = {(value,): {'hparams': {**hparams, varied: value}} for value in values}
     return Curve('voc12', series, {'loss': 'hml_fixed'}, points)
 
 
 def _partial_labels(collected: FigureArrays) -> Figure:
-    return draw_scores(collected, {Axis('share of positive labels known', SHARES): ('BCE', 'HML')})
+    return draw_scores(collected, {Axis('share of positive labels known', _SHARES): ('BCE', 'HML')})
 
 
 def _scales_and_margins(collected: FigureArrays) -> Figure:
@@ -205,26 +199,31 @@ def _scales_and_margins(collected: FigureArrays) -> Figure:
 
 
 def find_correlated_labels(run: Run) -> dict:
-    """Find the 12 labels with the highest correlation to another.
+    """The 12 labels with the highest correlation to another.
 
     Args:
-        run: with a cosine head, of `hml` or `hml_fixed`.
+        run: Of `hml` or `hml_fixed`, with a cosine head.
 
     Returns:
-        correlation (k, k), Eq. 8, of k = 12 labels or fewer; names (k,).
+        correlation (k, k), Eq. 8, of k ≤ 12 labels; names (k,).
 
     Source: HML, Eq. 8 and Fig. 6.
     """
     seen = measuring.open_own_data(run, 'val')
-    corr = label_correlation(seen.model.head.weight.detach().cpu(), *_angle(seen.method)).numpy()
-    highest = np.where(np.eye(len(corr), dtype=bool), -1, corr).max(1)
+    correlation = _learnt_correlation(seen)
+    highest = np.where(np.eye(len(correlation), dtype=bool), -1, correlation).max(1)
     top = np.argsort(-highest, kind='stable')[:12]
     names = np.array(seen.task.data.class_names)[top]
-    return {'correlation': corr[np.ix_(top, top)].astype(np.float32), 'names': names}
+    return {'correlation': correlation[np.ix_(top, top)].astype(np.float32), 'names': names}
+
+
+def _learnt_correlation(seen: Opened) -> np.ndarray:
+    weight = seen.model.head.weight.detach().cpu()
+    return label_correlation(weight, *_scale_and_margin(seen.method)).numpy()
 
 
 def _matrix(collected: FigureArrays) -> Figure:
-    """The correlation of labels as a matrix."""
+    """Draw the correlation of labels as a matrix."""
     picture, axes = make_axes(1, 1, 5.2, 4.2)
     ax = axes[0, 0]
     (run,) = collected.of_seeds('coco14', 'HML')
@@ -243,17 +242,17 @@ def _matrix(collected: FigureArrays) -> Figure:
     return picture
 
 
-PARTS = 10  # of the pairs of labels
+_PARTS = 10  # groups of label pairs, by lift
 
 
 def lift(true: np.ndarray) -> np.ndarray:
-    """How many times more often two labels occur together than independent ones would.
+    """How often two labels occur together, relative to independent ones: P(a, b) / P(a)P(b).
 
     Args:
         true: (N, C) labels in {1, 0, −1}.
 
     Returns:
-        (C, C), symmetric, NaN for labels that no photo has.
+        (C, C) symmetric, NaN for labels that no photo has.
     """
     positive = (true > 0).astype(float)
     share = positive.mean(0)
@@ -262,41 +261,41 @@ def lift(true: np.ndarray) -> np.ndarray:
 
 
 def co_occurrence(run: Run) -> dict:
-    """Set the correlation of labels that a network learnt beside how they occur together.
+    """The learnt correlation of labels compared with how often they occur together.
 
     Args:
-        run: with a cosine head, of `hml` or `hml_fixed`.
+        run: Of `hml` or `hml_fixed`, with a cosine head.
 
     Returns:
-        agreement: Spearman's correlation, over all pairs of labels that training photos have, of
-        Eq. 8 with the `lift` of their true labels; correlation (PARTS,): the mean of Eq. 8 in each
-        tenth of the pairs, those with the lowest lift first (or fewer parts of fewer pairs).
+        agreement: Spearman correlation of Eq. 8 with the `lift` of the true labels, over all pairs
+        of labels of training photos; correlation (10,): mean of Eq. 8 in each tenth of the pairs,
+        the lowest lift first (fewer for fewer pairs).
 
     Source: HML, Eq. 8.
     """
     seen = measuring.open_own_data(run)
-    learnt = label_correlation(seen.model.head.weight.detach().cpu(), *_angle(seen.method)).numpy()
+    learnt = _learnt_correlation(seen)
     pairs = np.triu_indices(len(learnt), 1)
-    together, learnt = lift(seen.true)[pairs], learnt[pairs]
-    occur = np.isfinite(together)
-    together, learnt = together[occur], learnt[occur]
-    in_order = learnt[np.argsort(together, kind='stable')]
-    parts = np.array_split(in_order, min(PARTS, len(in_order)))
+    lifts, learnt = lift(seen.true)[pairs], learnt[pairs]
+    defined = np.isfinite(lifts)
+    lifts, learnt = lifts[defined], learnt[defined]
+    by_lift = learnt[np.argsort(lifts, kind='stable')]
+    parts = np.array_split(by_lift, min(_PARTS, len(by_lift)))
     return {
-        'agreement': np.float32(stats.spearmanr(learnt, together).statistic),
+        'agreement': np.float32(stats.spearmanr(learnt, lifts).statistic),
         'correlation': np.array([part.mean() for part in parts], np.float32),
     }
 
 
 def _by_lift(collected: FigureArrays) -> Figure:
-    """Eq. 8 over the tenths of pairs by how often they occur together."""
-    picture, places = make_panels(collected, 2.2)
-    for ax, dataset, ours in places:
+    """Draw Eq. 8 over the tenths of label pairs."""
+    picture, panels = make_panels(collected, 2.2)
+    for ax, dataset, ours in panels:
         seeds = collected.of_seeds(dataset, 'HML')
         if not seeds:
             continue
         summary = collected.summary(dataset, 'HML', 'correlation')
-        draw_curve(ax, np.arange(PARTS) + 1, summary, INK[0], marker='o')
+        draw_curve(ax, np.arange(_PARTS) + 1, summary, INK[0], marker='o')
         agreement = np.mean([seed['agreement'] for seed in seeds])
         ax.set(xlabel='tenth of pairs, by lift', title=f'{ours}\nSpearman {agreement:+.2f}')
         ax.xaxis.get_major_locator().set_params(integer=True)
@@ -314,20 +313,22 @@ FIGURES = {
                 {'loss': 'hml_fixed'},
                 {(): {'labels': labels, 'hparams': {'scale': 20, 'margin': margin}}},
             )
-            for name, (labels, margin) in COLUMNS.items()
+            for name, (labels, margin) in _COLUMNS.items()
         ],
         measure=count_cosines,
     ),
     '3': PaperFigure(
         _scores_and_balance,
-        curves=[_over_margins('s = 20', scale=20)],
+        curves=[_fixed_curve('s = 20', 'margin', MARGINS, scale=20)],
         measure=measure_balance,
         seeds=tuple(range(10)),
     ),
     '4': PaperFigure(
         _partial_labels,
         curves=[
-            Curve(dataset, name, {'loss': loss}, {(s,): {'labels': f'partial-{s}'} for s in SHARES})
+            Curve(
+                dataset, name, {'loss': loss}, {(s,): {'labels': f'partial-{s}'} for s in _SHARES}
+            )
             for dataset in ('voc12', 'coco14', 'nus', 'cub')
             for name, loss in (('BCE', 'an'), ('HML', 'hml'))
         ],
@@ -335,9 +336,9 @@ FIGURES = {
     '5': PaperFigure(
         _scales_and_margins,
         curves=[
-            _over_scales('m = 0', margin=0),
-            _over_margins('s = 20', scale=20),
-            _over_margins('s = 40', scale=40),
+            _fixed_curve('m = 0', 'scale', SCALES, margin=0),
+            _fixed_curve('s = 20', 'margin', MARGINS, scale=20),
+            _fixed_curve('s = 40', 'margin', MARGINS, scale=40),
         ],
         seeds=tuple(range(10)),
     ),

@@ -3,23 +3,23 @@
 The claims themselves are in assets/claims/lac.yml.
 """
 
-from ..claims import SHARE, claim_above, claim_steady
+from ..comparisons import SHARE, claim_above, claim_steady
 from .lac_figures import LEM, QUEUES, TEMPERATURES, THRESHOLDS
 
 
 def _steady(within, settings):
-    "LAC on the label-wise model with each of the settings, on the four data sets of Table 2."
-    configs = [{'hparams': each} for each in settings]
+    "LAC on the label-wise model varies little over the settings, on the data sets of Table 2."
+    configs = [{'hparams': hparams} for hparams in settings]
     return lambda runs: [
         claim_steady(f'{dataset}, mAP', runs(*configs, dataset=dataset, **LEM), within=within)
         for dataset in ('voc12', 'coco14', 'nus', 'cub')
     ]
 
 
-_ON = ('voc12', 'coco14')
+_DATA_OF_F6 = ('voc12', 'coco14')
 
 
-def _measured(name):
+def _array(name):
     return lambda arrays: float(arrays[name])
 
 
@@ -28,9 +28,9 @@ def _hidden(figure):
     return [
         claim_above(
             f'{dataset}, {words} of hidden positives',
-            *(figure(dataset, model, _measured(name), metric=SHARE) for model in ('LAC', 'AN')),
+            *(figure(dataset, model, _array(name), metric=SHARE) for model in ('LAC', 'AN')),
         )
-        for dataset in _ON
+        for dataset in _DATA_OF_F6
         for name, words in quantities.items()
     ]
 
@@ -40,9 +40,9 @@ def _distinctive(figure):
     return [
         claim_above(
             f'{dataset}, silhouette',
-            *(figure(dataset, model, _measured('silhouette')) for model in models),
+            *(figure(dataset, model, _array('silhouette')) for model in models),
         )
-        for dataset in _ON
+        for dataset in _DATA_OF_F6
     ]
 
 

@@ -1,4 +1,4 @@
-"""Threshold, temperature, queue, attention, hidden positives: figures 3 to 6 and F6 of LAC."""
+"""LAC, figures 3 to 6 and F6: threshold, temperature, queue, attention, hidden positives."""
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ QUEUES = (512, 1024, 2048, 4096, 8192)
 
 
 def _over(label: str, values: tuple[float, ...], *hparams: str) -> PaperFigure:
-    """The mAP over each of the values in some hyper-parameters."""
+    """A figure of the mAP over values that some hyper-parameters share."""
     axis = Axis(label, values)
     points = {(value,): {'hparams': dict.fromkeys(hparams, value)} for value in values}
     return PaperFigure(
@@ -31,16 +31,16 @@ def _over(label: str, values: tuple[float, ...], *hparams: str) -> PaperFigure:
 
 
 def make_attention_maps(run: Run) -> dict:
-    """Make attention maps of training images, for the observed positive and the two surest other
+    """Attention maps of training images, for the observed positive and the two most probable other
     labels.
 
     Args:
-        run: with a label-wise head.
+        run: With a label-wise head.
 
     Returns:
-        As `opml_figures.make_activation_maps`, with the kinds 2 observed, 1 identified (p ≥ δ) and
-        true, −1 identified and not true, 0 below δ; and counts (3,) over all training images:
-        identified labels, those of them that are true, and positives that nobody observed.
+        As from `measuring.collect_pictures`, with the kinds 2 (observed), 1 (identified, p ≥ δ, and
+        true), −1 (identified and false) and 0 (below δ); and counts (3,) over all training images:
+        identified labels, true ones among them, and unobserved positives.
 
     Source: LAC, Fig. 6.
     """
@@ -64,39 +64,37 @@ def make_attention_maps(run: Run) -> dict:
 
 
 def _attention(collected: FigureArrays) -> Figure:
-    """The maps, and how many of the labels that nobody observed are identified."""
+    """Draw the maps, with the number of unobserved positives that are identified."""
     picture = draw_maps(collected, 'coco14', 'LAC')
     (run,) = collected.of_seeds('coco14', 'LAC')
-    identified, rightly, hidden = run['counts']
+    identified, correct, hidden = run['counts']
     picture.supxlabel(
-        f'All training images: {rightly:,} of the {hidden:,} positives that nobody observed reach '
-        f'δ and are identified, and {identified - rightly:,} labels that are not there',
+        f'All training images: {correct:,} of the {hidden:,} positives that nobody observed reach '
+        f'δ and are identified, and {identified - correct:,} labels that are not there',
         fontsize=7,
     )
     return picture
 
 
-NO_CONTRAST = {'lambda_lac': 0, 'queue': 0}
 MODELS = {
     'AN': ({**LEM, 'loss': 'an'}, {}),
     'LAC': (LEM, {}),
-    'LAC without contrast': (LEM, {'hparams': NO_CONTRAST}),
+    'LAC without contrast': (LEM, {'hparams': {'lambda_lac': 0, 'queue': 0}}),
 }
-EMBEDDED = 2000  # entries, of which each is set beside each
+_MOST_EMBEDDINGS = 2000  # of which all pairs are compared
 
 
 def hidden_positives(run: Run) -> dict:
-    """Count what a network makes of the positives that nobody observed, and how far apart its
-    classes are.
+    """How well a network recognises unobserved positives, and how well it separates classes.
 
     Args:
-        run: with a label-wise head.
+        run: With a label-wise head.
 
     Returns:
-        recall: percent of the hidden positives of training photos with p ≥ δ; ap: average precision
-        of telling them from the other labels that nobody observed, the mean over classes that have
-        any, in percent; silhouette: of the class embeddings of true labels of the validation photos
-        by class, −1 to 1, from cosine distances.
+        recall: percent of unobserved training positives with p ≥ δ; ap: average precision of
+        telling them from other unobserved labels, in percent, mean over classes that have any;
+        silhouette: of class embeddings of the true labels of validation photos, −1 to 1, by cosine
+        distance.
 
     Source: LAC, Sections 1, 3 and 4.4; silhouettes: Rousseeuw 1987 (scikit-learn).
     """
@@ -105,10 +103,10 @@ def hidden_positives(run: Run) -> dict:
     hidden = np.where(unobserved, seen.true, 0)
     delta = seen.config.hparams.get('stage2_threshold', 0.9)
     reached = expit(seen.logits) >= delta
-    each = average_precision(seen.logits, hidden, empty='skip', unknown='ignore')
+    ap = average_precision(seen.logits, hidden, empty='skip', unknown='ignore')
     return {
         'recall': np.float32(100 * reached[hidden > 0].mean()),
-        'ap': np.float32(100 * np.nanmean(each)),
+        'ap': np.float32(100 * np.nanmean(ap)),
         'silhouette': np.float32(_silhouette(run)),
     }
 
@@ -126,13 +124,13 @@ def _silhouette(run: Run) -> float:
         embeddings[photos, classes].numpy(),
         classes,
         metric='cosine',
-        sample_size=min(EMBEDDED, len(classes)),
+        sample_size=min(_MOST_EMBEDDINGS, len(classes)),
         random_state=0,
     )
 
 
-def _bars(collected: FigureArrays) -> Figure:
-    """A panel for each quantity, a group of rings and strokes for each set of photos."""
+def _draw_hidden_positives(collected: FigureArrays) -> Figure:
+    """Draw a panel for each quantity, with a ring for each seed of a model."""
     labels = {
         'recall': 'hidden positives that reach δ (%)',
         'ap': 'average precision of hidden positives (%)',
@@ -143,9 +141,9 @@ def _bars(collected: FigureArrays) -> Figure:
     for ax, (quantity, label) in zip(axes[0], labels.items(), strict=True):
         ax.set(ylabel=label)
         for k, (name, ink) in enumerate(zip(MODELS, INK, strict=False)):
-            for place, (dataset, _) in enumerate(data):
+            for position, (dataset, _) in enumerate(data):
                 values = [seed[quantity] for seed in collected.of_seeds(dataset, name)]
-                x = place + 0.25 * (k - 1)
+                x = position + 0.25 * (k - 1)
                 ax.plot([x] * len(values), values, 'o', color=ink, fillstyle='none', label=name)
         ax.set_xticks(range(len(data)), [ours for _, ours in data], fontsize=7)
     draw_legend(picture)
@@ -158,7 +156,7 @@ FIGURES = {
     '5': _over('size K of the memory queue', QUEUES, 'queue'),
     '6': PaperFigure(_attention, [Curve('coco14', 'LAC', LEM)], make_attention_maps, seeds=(0,)),
     'F6': PaperFigure(
-        _bars,
+        _draw_hidden_positives,
         [
             Curve(dataset, name, start, {(): changes})
             for dataset in ('voc12', 'coco14')

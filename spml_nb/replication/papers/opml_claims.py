@@ -4,15 +4,15 @@ The claims themselves are in assets/claims/opml.yml.
 """
 
 from ...statistics import MARGIN
-from ..claims import SHARE, claim_above, claim_steady
+from ..comparisons import SHARE, claim_above, claim_steady
 from .opml_figures import HIGH_RANK, WEIGHTS
 
-FIRST_EPOCHS = 5
+_FIRST_EPOCHS = 5
 
 
 def _turned_negative(measured):
     "Mean share of unannotated positives below 0 after each of the first epochs, in percent."
-    return float(measured['negative'][:FIRST_EPOCHS].mean())
+    return float(measured['negative'][:_FIRST_EPOCHS].mean())
 
 
 def _slower(figure):
@@ -39,34 +39,35 @@ def _stable(figure):
     ]
 
 
-def _share(bins):
+def _share_in(bins):
     return lambda histogram: (
         100 * float(histogram['counts'][bins].sum() / histogram['counts'].sum())
     )
 
 
 def _confidence(figure):
-    asked = (
-        ('above 0.8', _share(slice(-4, None)), ('OPML', 'BCE')),
-        ('below 0.2', _share(slice(4)), ('BCE', 'OPML')),
+    comparisons = (
+        ('above 0.8', _share_in(slice(-4, None)), ('OPML', 'BCE')),
+        ('below 0.2', _share_in(slice(4)), ('BCE', 'OPML')),
     )
     places = []
     for dataset in ('voc12', 'cub'):
-        for what, quantity, order in asked:
+        for what, quantity, order in comparisons:
             sides = (figure(dataset, name, quantity, metric=SHARE) for name in order)
             places.append(claim_above(f'{dataset}, {what}', *sides))
     return places
 
 
 def _weights(runs):
-    "{data set: (scores of 1e-6 to 1e-4, that of the largest weight)}."
+    "{data set: (scores of the weights 1e-6 to 1e-4, score of the largest weight)}."
     settings = [{'hparams': {**HIGH_RANK, 'rank_weight': weight}} for weight in WEIGHTS]
-    places = {}
+    by_dataset = {}
     for dataset in ('voc12', 'cub'):
         scores = runs(*settings, dataset=dataset, loss='opml_sp', labels='single').values()
-        each = [(f'λ = {weight:g}', score) for weight, score in zip(WEIGHTS, scores, strict=True)]
-        places[dataset] = dict(each[:3]), dict(each[-1:])
-    return places
+        names = [f'λ = {weight:g}' for weight in WEIGHTS]
+        named = list(zip(names, scores, strict=True))
+        by_dataset[dataset] = dict(named[:3]), dict(named[-1:])
+    return by_dataset
 
 
 COMPARE = {
@@ -78,6 +79,6 @@ COMPARE = {
         for dataset, (low, _) in _weights(runs).items()
     ],
     'opml-weight-falls': lambda runs: [
-        claim_above(f'{dataset}, mAP', *both) for dataset, both in _weights(runs).items()
+        claim_above(f'{dataset}, mAP', low, high) for dataset, (low, high) in _weights(runs).items()
     ],
 }

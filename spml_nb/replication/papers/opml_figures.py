@@ -1,4 +1,4 @@
-"""Scores of hidden positives, confidence, long training, constants, maps: OPML, figures 3 to 7."""
+"""OPML, figures F1 and 3 to 7: hidden positives, confidence, long training, constants, maps."""
 
 from dataclasses import replace
 
@@ -23,15 +23,15 @@ from ..figures import (
     make_panels,
 )
 
-# At the usual rate of the suite for both, since with a higher one everything happens earlier.
+# both methods at the suite's default rate; with a higher one everything happens earlier
 EARLY = {'lr': 1.24e-3, 'epochs': 10, 'patience': 0}
 
 
 def negative_scores(run: Run) -> dict:
-    """Read how many positives of the training photos that nobody annotated have a score below 0.
+    """The share of unannotated training positives with a logit below 0.
 
     Args:
-        run: observed.
+        run: From `measuring.note_training`.
 
     Returns:
         negative (epochs,): percent, after each epoch.
@@ -43,19 +43,16 @@ def negative_scores(run: Run) -> dict:
 
 
 def _hidden_positives(collected: FigureArrays) -> Figure:
-    return draw_over_epochs(collected, CONFIDENCE, 'negative', 'unannotated positives below 0 (%)')
+    return draw_over_epochs(collected, _METHODS, 'negative', 'unannotated positives below 0 (%)')
 
 
-DATA = ('voc12', 'cub')
-CONFIDENCE = {'BCE': 'an', 'OPML': 'opml'}
-CONFIDENCES = np.linspace(0, 1, 21)  # edges of the bins
+_DATA = ('voc12', 'cub')
+_METHODS = {'BCE': 'an', 'OPML': 'opml'}
+_BINS = np.linspace(0, 1, 21)  # edges
 
 
 def count_confidences(run: Run) -> dict:
-    """Count predicted probabilities of the true positives of the test images.
-
-    Args:
-        run: done.
+    """A histogram of the predicted probabilities of positives of the test images.
 
     Returns:
         counts (20,) over [0, 1].
@@ -65,22 +62,21 @@ def count_confidences(run: Run) -> dict:
     p = expit(read_result(run).logits['test'].astype(np.float64))
     task = make_task(replace(run.config, device=None))
     true = task.data.labels[task.test] > 0
-    return {'counts': measuring.count_histograms(p, [true], CONFIDENCES)[0]}
+    return {'counts': measuring.count_histograms(p, [true], _BINS)[0]}
 
 
 def _confidence_bars(collected: FigureArrays) -> Figure:
-    """Histograms of the confidence in positive labels."""
-    picture, places = make_panels(collected, 3.0)
-    width = CONFIDENCES[1] / 2.5
-    for ax, dataset, ours in places:
-        for k, series in enumerate(CONFIDENCE):
+    """Draw histograms of the confidence in positive labels."""
+    picture, panels = make_panels(collected, 3.0)
+    width = _BINS[1] / 2.5
+    for ax, dataset, ours in panels:
+        for k, series in enumerate(_METHODS):
             if not collected.of_seeds(dataset, series):
                 continue
-            # of the same positives with every seed
             counts = collected.summary(dataset, series, 'counts')
-            mean, low, high = counts / max(counts[0].sum(), 1)
+            mean, low, high = counts / max(counts[0].sum(), 1)  # every seed has the same positives
             ax.bar(
-                CONFIDENCES[:-1] + (k + 0.75) * width,
+                _BINS[:-1] + (k + 0.75) * width,
                 mean,
                 width,
                 yerr=(mean - low, high - mean),
@@ -99,7 +95,7 @@ def _confidence_bars(collected: FigureArrays) -> Figure:
 
 
 HIGH_RANK = {'high_rank': True, 'smoothing': False, 'correction': False}
-LONG = {
+_LONG = {
     'BCE': ('an', {}),
     'OPML': ('opml', {}),
     'OPML + high rank': ('opml_sp', {'hparams': HIGH_RANK}),
@@ -107,30 +103,26 @@ LONG = {
 
 
 def _read_epoch_curves(run: Run) -> dict:
-    """Read the loss and the validation mAP of every epoch.
-
-    Args:
-        run: done.
-
-    Returns:
-        loss (epochs,); val_map (epochs,) in percent.
+    """The loss and the validation mAP (percent) of every epoch, (epochs,) each.
 
     Source: OPML, Fig. 4.
     """
-    table = read_result(run).curves
-    return {'loss': table.loss.to_numpy(np.float32), 'val_map': table.val_map.to_numpy(np.float32)}
+    curves = read_result(run).curves
+    return {name: curves[name].to_numpy(np.float32) for name in ('loss', 'val_map')}
 
 
 def _validation_curves(collected: FigureArrays) -> Figure:
-    return draw_over_epochs(collected, LONG, 'val_map', 'validation mAP (%)')
+    return draw_over_epochs(collected, _LONG, 'val_map', 'validation mAP (%)')
 
 
-SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
+_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 
 
 def _constants(collected: FigureArrays) -> Figure:
-    return draw_grid(collected, 'OPML', Axis('α', SHARES), Axis('β', SHARES), 'ZLPR', at=(0.5, 0.5))
+    return draw_grid(
+        collected, 'OPML', Axis('α', _SHARES), Axis('β', _SHARES), 'ZLPR', at=(0.5, 0.5)
+    )
 
 
 def _weights(collected: FigureArrays) -> Figure:
@@ -138,15 +130,10 @@ def _weights(collected: FigureArrays) -> Figure:
 
 
 def make_activation_maps(run: Run) -> dict:
-    """Make class activation maps of test images.
-
-    Args:
-        run: done.
+    """Class activation maps of test images.
 
     Returns:
-        images (n, s, s, 3) uint8; maps (n, 3, h, w) uint8, each up to 255; names (n, 3), '' for no
-        map; kinds (n, 3)
-        int8: 1 annotated, −1 not.
+        As from `measuring.collect_pictures`, with the kinds 1 (annotated) and −1 (not).
 
     Source: OPML, Fig. 7.
     """
@@ -154,16 +141,17 @@ def make_activation_maps(run: Run) -> dict:
     p = expit(seen.logits)
     true = seen.true
     lowest = np.where(true > 0, p, np.inf).min(1)
-    # images with many labels first, and of these the ones where all labels are found
-    unfound = lowest < run.result()['scores'].get('threshold', 0.5)
-    order = np.lexsort((unfound, (true > 0).sum(1) < 2))
+    # images with several labels first, and of these the ones where all labels are predicted
+    missed = lowest < run.result()['scores'].get('threshold', 0.5)
+    order = np.lexsort((missed, (true > 0).sum(1) < 2))
     chosen = []
     for k in order[: measuring.IMAGES - 2]:
         chosen.append((int(k), measuring.top_classes(p[k], true[k] > 0, measuring.MAPS)))
-    extra = np.where(true < 0, p, -1)
-    for k in np.argsort(-extra.max(1), kind='stable')[:2]:
+    # and the two images with the most probable label that is not annotated
+    not_annotated = np.where(true < 0, p, -1)
+    for k in np.argsort(-not_annotated.max(1), kind='stable')[:2]:
         annotated = measuring.top_classes(p[k], true[k] > 0, measuring.MAPS - 1)
-        chosen.append((int(k), [*annotated, int(extra[k].argmax())]))
+        chosen.append((int(k), [*annotated, int(not_annotated[k].argmax())]))
     return measuring.collect_pictures(
         seen, chosen, lambda batch, c: class_activation(seen.model, batch, c), true
     )
@@ -179,7 +167,7 @@ FIGURES = {
         curves=[
             Curve(dataset, name, {'loss': loss}, {(): EARLY})
             for dataset in ('voc12', 'coco14', 'nus', 'cub')
-            for name, loss in CONFIDENCE.items()
+            for name, loss in _METHODS.items()
         ],
         measure=negative_scores,
         observed=True,
@@ -189,8 +177,8 @@ FIGURES = {
         _confidence_bars,
         curves=[
             Curve(dataset, name, {'loss': loss})
-            for dataset in DATA
-            for name, loss in CONFIDENCE.items()
+            for dataset in _DATA
+            for name, loss in _METHODS.items()
         ],
         measure=count_confidences,
         seeds=tuple(range(10)),
@@ -199,8 +187,8 @@ FIGURES = {
         _validation_curves,
         curves=[
             Curve(dataset, name, {'loss': loss}, {(): {'epochs': 40, 'patience': 0, **changes}})
-            for dataset in DATA
-            for name, (loss, changes) in LONG.items()
+            for dataset in _DATA
+            for name, (loss, changes) in _LONG.items()
         ],
         measure=_read_epoch_curves,
     ),
@@ -211,9 +199,9 @@ FIGURES = {
                 dataset,
                 'OPML',
                 {'loss': 'opml'},
-                {(a, b): {'hparams': {'alpha': a, 'beta': b}} for a in SHARES for b in SHARES},
+                {(a, b): {'hparams': {'alpha': a, 'beta': b}} for a in _SHARES for b in _SHARES},
             )
-            for dataset in DATA
+            for dataset in _DATA
         ],
     ),
     '6': PaperFigure(
@@ -225,7 +213,7 @@ FIGURES = {
                 {'loss': 'opml_sp'},
                 {(w,): {'hparams': {**HIGH_RANK, 'rank_weight': w}} for w in WEIGHTS},
             )
-            for dataset in DATA
+            for dataset in _DATA
         ],
     ),
     '7': PaperFigure(

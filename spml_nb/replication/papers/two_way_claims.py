@@ -4,7 +4,7 @@ The claims themselves are in assets/claims/two_way.yml.
 """
 
 from ...statistics import MARGIN
-from ..claims import claim_above, claim_rising, claim_steady, claim_trend
+from ..comparisons import claim_above, claim_rising, claim_steady, claim_trend
 from .two_way_figures import TARGETS
 
 _TEMPERATURES = ['T_P = 0.5', 'T_P = 1', 'T_P = 2', 'T_P = 4']
@@ -16,7 +16,7 @@ _RIVALS = ('Ours', 'Softmax', 'BCE', 'Focal', 'ASL')
 
 def _negative(table):
     def at(measure, *T_N):
-        return [f'{measure} / T_N = {each}' for each in T_N]
+        return [f'{measure} / T_N = {value}' for value in T_N]
 
     return [
         claim_above(
@@ -31,8 +31,8 @@ def _negative(table):
 
 
 def _each_set(table):
-    """(Name of a place, column, numbers of losses there) of Table 7. The losses are named without
-    the data set, so that the sets have their mean in common.
+    """(name of the place, column, {loss: Number}) for each data set and column of Table 7. Losses
+    are named without the data set, so that effects are averaged over the sets.
     """
     for column in table.columns:
         for dataset in _DATASETS:
@@ -40,8 +40,8 @@ def _each_set(table):
             numbers = {loss: table[row, column][row] for loss, row in rows.items()}
             yield f'{dataset}, {column}', column, numbers
         for dataset in table.again['sets']:
-            there = table.on(dataset)
-            numbers = {loss: there[loss, column][loss] for loss in _RIVALS}
+            repeated = table.on(dataset)
+            numbers = {loss: repeated[loss, column][loss] for loss in _RIVALS}
             yield f'{dataset}, {column}', column, numbers
 
 
@@ -62,12 +62,12 @@ def _softmax_in_its_measure(table):
     return places
 
 
-_ITS_SET = 'COCO'  # of Table 3; the arms have a second one
+_DATASET = 'COCO'  # of Table 3; the ablation has a second one
 
 
 def _ways(by_class, by_sample):
     return [
-        claim_above(measure, arms['both', _ITS_SET], arms[['class', 'sample'], _ITS_SET])
+        claim_above(measure, arms['both', _DATASET], arms[['class', 'sample'], _DATASET])
         for measure, arms in zip(_MEASURES, (by_class, by_sample), strict=True)
     ]
 
@@ -90,10 +90,10 @@ def _transfer(table, curves):
     series = dict(zip(_LOSSES, _LOSSES, strict=True))
 
     def at(name):
-        return curves('imagenet', series, lambda found: found[name][0], name)
+        return curves('imagenet', series, lambda arrays: arrays[name][0], name)
 
     return [
-        *table.everywhere(
+        *table.compare_columns(
             claim_rising, _LOSSES, at=[c for c in table.columns if c.startswith('Transfer / ')]
         ),
         *(claim_rising(name, at(name)) for name in TARGETS),
@@ -101,7 +101,7 @@ def _transfer(table, curves):
 
 
 COMPARE = {
-    'two_way-temperature': lambda table: table.everywhere(
+    'two_way-temperature': lambda table: table.compare_columns(
         claim_trend, ['T_P → 0', *_TEMPERATURES], at=['mAP@class / T_N = 1', 'mAP@sample / T_N = 1']
     ),
     'two_way-negative': _negative,
@@ -140,10 +140,7 @@ COMPARE = {
     ],
     'two_way-bucket-64': lambda table: [
         claim_above(
-            row,
-            table[row, ['M = 64', 'M = 256', 'M = 512']],
-            table[row, 'M = 128'],
-            by=-MARGIN,
+            row, table[row, ['M = 64', 'M = 256', 'M = 512']], table[row, 'M = 128'], by=-MARGIN
         )
         for row in table.rows
     ],

@@ -1,4 +1,4 @@
-"""The margin of a tempered log-sum-exp, and how features transfer: Two-way, figures 1 and T8."""
+"""Two-way, figures 1 and T8: the margin of a tempered log-sum-exp, and the transfer of features."""
 
 import numpy as np
 import torch
@@ -19,11 +19,11 @@ def temper_gap(gap: np.ndarray, T: float) -> np.ndarray:
     """T·log Σ exp(x/T) − max x of two logits.
 
     Args:
-        gap: (n,) the larger logit minus the smaller, ≥ 0.
-        T: temperature.
+        gap: (n,) larger logit minus the smaller, ≥ 0.
+        T: Temperature.
 
     Returns:
-        (n,) values, T·ln 2 where there is no gap.
+        (n,) values, T·ln 2 without a gap.
 
     Source: Two-way, Eq. 12 and 13.
     """
@@ -31,8 +31,8 @@ def temper_gap(gap: np.ndarray, T: float) -> np.ndarray:
 
 
 def _tempered_curves(collected: FigureArrays) -> Figure:
-    """The tempered log-sum-exp over the largest logit, and the loss of Eq. 14 over the lead of the
-    positives.
+    """Draw the tempered log-sum-exp over the gap of two logits, and the loss of Eq. 14 over the
+    lead of the positives.
     """
     picture, axes = make_axes(1, 2, 3.0)
     left, right = axes[0]
@@ -61,22 +61,21 @@ _TABLE = published.read_paper('two_way')['tables']['8']
 
 
 def score_transfer(run: Run) -> dict[str, np.ndarray]:
-    """What linear classifiers make of a network's frozen features.
+    """The test mAP of linear classifiers on a network's frozen features.
 
     Args:
-        run: of a network that started from random weights.
+        run: Of a network that started from random weights.
 
     Returns:
-        {name of `TARGETS`: (2,) mAP on test in percent, with the network as trained, and as it was
-        before}.
+        {name of `TARGETS`: (2,) percent, with the trained network and with its initial weights}.
 
     Source: Two-way, section 4.4.
     """
     config = run.config
     with torch.random.fork_rng():
         torch.manual_seed(config.seed)  # as the trainer does
-        before = create(config.backbone, 1, weights='none', normalise=config.normalise).eval()
-    networks = (load_run_backbone(run.folder), before)
+        untrained = create(config.backbone, 1, weights='none', normalise=config.normalise).eval()
+    networks = (load_run_backbone(run.folder), untrained)
     scores = {}
     for name in TARGETS:
         data = loading.load(name, min_positives=20)
@@ -89,7 +88,7 @@ def score_transfer(run: Run) -> dict[str, np.ndarray]:
 
 
 def _transfers(collected: FigureArrays) -> Figure:
-    """A panel a data set, a point a seed."""
+    """Draw a panel for each data set, with a point for each seed."""
     picture, axes = make_axes(1, len(TARGETS), 2.4)
     rows = list(_TABLE['rows'])
     for ax, target in zip(axes[0], TARGETS, strict=True):
@@ -118,8 +117,8 @@ FIGURES = {
     'T8': PaperFigure(
         _transfers,
         curves=[
-            Curve('imagenet', row, published.merge_mappings(_TABLE['config'], about['config']))
-            for row, about in _TABLE['rows'].items()
+            Curve('imagenet', row, published.merge_mappings(_TABLE['config'], entry['config']))
+            for row, entry in _TABLE['rows'].items()
         ],
         measure=score_transfer,
     ),
