@@ -109,7 +109,7 @@ _all_ = [
 
 # %% ../nbs/losses.ipynb #ca02e7fd
 def __getattr__(name: str) -> Callable[..., Tensor]:
-    "A loss of any notebook in nbs/methods that is not listed above."
+    "Find a loss of a notebook in nbs/methods that is not listed above."
     if name.endswith('_loss'):
         for info in iter_modules(methods.__path__):
             module = import_module(f'{methods.__name__}.{info.name}')
@@ -123,10 +123,10 @@ class Loss(nn.Module):
     """A loss of one batch as a module.
 
     Args:
-        name: as in `-p loss NAME`, such as 'em' or 'two_way'. 'hml' has a fixed scale and margin
-            here, which the method adapts. Methods that learn, revise or remember something between
-            batches are no function of one batch: `methods.create` makes these.
-        hparams: keyword arguments of the loss, with 'reduction'.
+        name: as in `-p loss NAME`, such as 'em' or 'two_way'. The scale and margin of 'hml' are
+            fixed here. Methods that learn or revise something between batches are made by
+            `methods.create` instead.
+        hparams: keyword arguments of the loss.
 
     Raises:
         SpmlError: for such a method, an unknown name or an unknown argument.
@@ -150,11 +150,11 @@ class Loss(nn.Module):
         """The loss of a batch.
 
         Args:
-            logits: (B, C), floating; of 'hml' the cosines.
+            logits: (B, C), floating; for 'hml' the cosines.
             z: observed labels (B, C) in {1, 0, −1}.
 
         Returns:
-            A scalar, or (B, C) for the reduction 'none'.
+            A scalar, or (B, C) for reduction 'none'.
         """
         return self.function(logits, z, **self.fixed, **self.hparams)
 
@@ -168,15 +168,15 @@ class Loss(nn.Module):
 
 
 def _find_function(name: str) -> tuple[Callable[..., Tensor], dict[str, Any]]:
-    """The loss of a method and the keyword arguments that its name pins."""
+    """The loss of a method and the keyword arguments that its name fixes."""
     method = find(name)
     if issubclass(method, LossMethod):
         return method.function, method.fixed
     if name == 'hml':
         return hml_loss, {}
     raise SpmlError(
-        f'{name!r} is more than a loss of one batch: it keeps or learns something of every '
-        'training image, follows the epochs, or needs more than logits. Make it by '
+        f'{name!r} is more than a loss of one batch: it has a state for each training image, '
+        'changes from epoch to epoch, or needs more than logits. Use '
         f'spml_nb.methods.create({name!r}, observed, epochs=…) and call its `step`, as '
         'nbs/losses.ipynb shows.'
     )

@@ -8,7 +8,7 @@ __all__ = ['BLOCK', 'DEFINITIONS', 'SCALES', 'average_precision', 'roc_auc', 'fi
 
 # %% ../nbs/metrics.ipynb #b07d0b65
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,17 +17,15 @@ from .base.errors import SpmlError, one_of
 from .data.labels import UNKNOWN, as_numeric_matrix, refuse_entries
 
 # %% ../nbs/metrics.ipynb #a9806a87
-def _free(positive: NDArray[np.bool], labelled: NDArray[np.bool]) -> NDArray[np.bool]:
-    """(C,) bool: of which classes something is unknown and no negative is known, so that no
-    prediction can be wrong.
-    """
+def _without_negatives(positive: NDArray[np.bool], labelled: NDArray[np.bool]) -> NDArray[np.bool]:
+    "(C,) bool: classes with unknown entries and no negative, where no prediction can be wrong."
     return np.asarray(~labelled.all(0) & ~(labelled & ~positive).any(0))
 
 
 def _scores_and_targets(
     scores: ArrayLike, targets: ArrayLike, unknown: str | None
 ) -> tuple[np.ndarray, NDArray[np.bool], NDArray[np.bool]]:
-    "(scores, positive, known) of one shape, the last two bool."
+    "(scores, positive, labelled) of one shape, the last two bool."
     scores = as_numeric_matrix(scores, 'scores')
     targets = as_numeric_matrix(targets, 'targets')
     one_of(unknown, UNKNOWN, 'reading of 0 among the targets')
@@ -43,19 +41,17 @@ def _scores_and_targets(
 
 # %% ../nbs/metrics.ipynb #eadf3d4e
 def _float_order(values: np.ndarray) -> np.ndarray:
-    """Floats → integers that sort like them: a negative float's bits count downwards, so they are
-    turned round.
-    """
+    "Floats → integers that sort like them; the bits of negative floats are in reverse order."
     width = np.int32 if values.dtype == np.float32 else np.int64
     bits = (values + values.dtype.type(0)).view(width)  # + 0 makes −0 equal to 0
     return bits ^ ((bits >> (8 * bits.itemsize - 1)) & np.iinfo(width).max)
 
 
-def _sorted(
+def _sort_tagged(
     order: np.ndarray, positive: NDArray[np.bool], labelled: NDArray[np.bool]
 ) -> NDArray[np.int64]:
-    """(R, L) int64 of at most 63 bits, shifted for the tag of a negative, sorted in rows; what is
-    unknown comes first.
+    """Sort the rows of (R, L) integers of at most 63 bits, shifted by a tag bit: 0 for positives, 1
+    for negatives. Unknown entries come first.
     """
     tagged = (order << 1) | ~positive
     tagged[~labelled] = np.iinfo(np.int64).min | 1
@@ -63,46 +59,57 @@ def _sorted(
     return tagged
 
 
-def _in_order(
+def _rank_tagged(
     values: np.ndarray, positive: NDArray[np.bool], labelled: NDArray[np.bool]
 ) -> NDArray[np.int64]:
-    """(R, L) numbers → tagged int64 that sort like them along a row, equal but for the tag where
-    they are equal.
-    """
+    "(R, L) scores → tagged integers, sorted like the scores; equal scores differ only in the tag."
     if values.dtype == np.float32:
-        return _sorted(_float_order(values).astype(np.int64), positive, labelled)
-    # one bit too many: drop the last unless it is all that tells two scores of a row apart
+        return _sort_tagged(_float_order(values).astype(np.int64), positive, labelled)
+    # one bit too many: drop the last, unless two scores of a row differ only in that
     if values.dtype == np.float64:
         order = _float_order(values)
-        tagged = _sorted(order >> 1, positive, labelled)
-        shared = (tagged[:, 1:] ^ tagged[:, :-1]) >> 1 == 0
-        if not shared.any() or not (np.diff(np.sort(order, axis=1), axis=1) == 1).any():
+        tagged = _sort_tagged(order >> 1, positive, labelled)
+        equal = (tagged[:, 1:] ^ tagged[:, :-1]) >> 1 == 0
+        if not equal.any() or not (np.diff(np.sort(order, axis=1), axis=1) == 1).any():
             return tagged
-    from scipy.stats import rankdata  # here, as it takes long to import and is seldom needed
+    from scipy.stats import rankdata  # slow to import and seldom needed
 
-    ranks = rankdata(values, 'dense', axis=1).astype(np.int64)  # equal for equal values
-    return _sorted(ranks, positive, labelled)
+    ranks = rankdata(values, 'dense', axis=1).astype(np.int64)
+    return _sort_tagged(ranks, positive, labelled)
 
 # %% ../nbs/metrics.ipynb #d5900c65
 def _average_precision(
     values: np.ndarray, positive: NDArray[np.bool], labelled: NDArray[np.bool]
 ) -> NDArray[np.float64]:
-    "AP of every row of (R, L) arrays; NaN for a row without a known positive."
+    "AP of every row of (R, L) arrays; NaN for a row without a positive."
     rows, length = values.shape
-    tagged = _in_order(values, positive, labelled)
-    place = np.flatnonzero((tagged & 1) == 0)  # the positives, lowest score first, row after row
-    score, row = tagged.ravel()[place], place // length
-    begins = np.ones(len(place), bool)  # a positive with which a group of equal scores begins
-    begins[1:] = (score[1:] != score[:-1]) | (row[1:] != row[:-1])
-    first = np.maximum.accumulate(np.where(begins, np.arange(len(place)), 0))
+    tagged = _rank_tagged(values, positive, labelled)
+    position = np.flatnonzero((tagged & 1) == 0)  # of positives, by row, lowest score first
+    score = tagged.ravel()[position]
+    row = position // length
+    starts_group = np.ones(len(position), bool)  # of equal scores
+    starts_group[1:] = (score[1:] != score[:-1]) | (row[1:] != row[:-1])
+    first = np.maximum.accumulate(np.where(starts_group, np.arange(len(position)), 0))
     count = np.bincount(row, minlength=rows)
     retrieved_positives = np.cumsum(count)[row] - first
-    retrieved = (row + 1) * length - place[first]
+    retrieved = (row + 1) * length - position[first]
     total = np.bincount(row, weights=retrieved_positives / retrieved, minlength=rows)
     return np.divide(total, count, out=np.full(rows, np.nan), where=count > 0)
 
 
-BLOCK = 2**20  # entries sorted at a time: bounds the memory, at most about 60 bytes an entry
+BLOCK = 2**20  # entries sorted at a time, of about 60 bytes each
+
+
+def _map_blocks(function: Callable, arrays: Iterable[np.ndarray]) -> NDArray[np.float64]:
+    "Apply a function of rows to (R, L) arrays, `BLOCK` entries at a time to bound the memory."
+    arrays = list(arrays)
+    rows, length = arrays[0].shape
+    step = max(1, BLOCK // length)
+    blocks = [
+        function(*(np.ascontiguousarray(a[k : k + step]) for a in arrays))
+        for k in range(0, rows, step)
+    ]
+    return np.concatenate(blocks)
 
 
 def average_precision(
@@ -114,55 +121,45 @@ def average_precision(
 ) -> NDArray[np.float64]:
     """Average precision of every class over the images, or of every image over the classes.
 
-    Equal scores are retrieved together. Both arguments are arrays or tensors on any device.
+    Equal scores are retrieved together.
 
     Args:
-        scores: (N, C), higher is more likely: logits, never their sigmoid (in float32 it is exactly
-            1 above 16.7, which makes ties). float32 and float64 are ranked as they are, half
-            precision as float32; infinite scores rank first or last.
-        targets: (N, C), positive above 0; 0 as `unknown` says.
+        scores: (N, C), array or tensor on any device; higher is more likely. Pass logits, not their
+            sigmoid, which in float32 is exactly 1 above 16.7 and so makes ties. Half precision is
+            ranked as float32; infinite scores rank first or last.
+        targets: (N, C), array or tensor; positive above 0.
         axis: 'class' or 'sample'.
-        empty: the AP where there is no positive, 'zero' for 0.0, 'skip' for NaN, which
+        empty: the AP without any positive, 'zero' for 0.0, 'skip' for NaN, which
             `mean_average_precision` leaves out.
-        unknown: targets of 0 are left out ('ignore'), negative ('negative'), or left out only if a
-            −1 is present (None).
+        unknown: whether targets of 0 are left out ('ignore'), negative ('negative'), or left out
+            only if a target is −1 (None).
 
     Returns:
-        (C,) for 'class', (N,) for 'sample', float64 in [0, 1]. NaN, whatever `empty` says, where
-        something is left out and nothing that remains is negative: every ranking would be perfect
-        there.
+        (C,) for 'class', (N,) for 'sample', float64 in [0, 1]. NaN for any value of `empty` if
+        entries are left out and none of the others is negative: every ranking would be perfect.
 
     Raises:
-        SpmlError: for NaN (naming where), unequal shapes, empty input or unknown options.
+        SpmlError: for NaN, unequal shapes, empty input or unknown options.
 
     Source: scikit-learn's `average_precision_score`; 'zero' as in Cole et al. 2021; Two-way loss,
         Eq. 23 and 24.
     """
     one_of(axis, ('class', 'sample'), 'axis')
     one_of(empty, ('zero', 'skip'), 'treatment of classes without a positive')
-    arrays: Sequence[np.ndarray] = _scores_and_targets(scores, targets, unknown)
+    values, positive, labelled = _scores_and_targets(scores, targets, unknown)
     if axis == 'class':
-        arrays = [a.T for a in arrays]
-    rows, length = arrays[0].shape
-    step = max(1, BLOCK // length)
-    blocks = [
-        _average_precision(*(np.ascontiguousarray(a[k : k + step]) for a in arrays))
-        for k in range(0, rows, step)
-    ]
-    result = np.concatenate(blocks)
-    free = _free(*(a.T for a in arrays[1:]))
+        values, positive, labelled = values.T, positive.T, labelled.T
+    result = _map_blocks(_average_precision, (values, positive, labelled))
     if empty == 'zero':
         result = np.nan_to_num(result, nan=0.0)
-    return np.where(free, np.nan, result)
+    return np.where(_without_negatives(positive.T, labelled.T), np.nan, result)
 
 # %% ../nbs/metrics.ipynb #b8c8ff79
 def roc_auc(
     scores: ArrayLike, targets: ArrayLike, unknown: str | None = None
 ) -> NDArray[np.float64]:
     """Area under the ROC curve of every class: how often a positive image scores above a negative
-    one.
-
-    Ties count one half. Chance is 0.5, whatever the share of positives.
+    one, ties counting one half.
 
     Args:
         scores: (N, C), higher is more likely.
@@ -170,34 +167,33 @@ def roc_auc(
         unknown: see `average_precision`.
 
     Returns:
-        (C,) float64 in [0, 1]. NaN for a class without a positive or without a negative.
+        (C,) float64 in [0, 1], 0.5 for chance; NaN for a class without a positive or without a
+        negative.
 
     Raises:
         SpmlError: for NaN, unequal shapes or unknown options.
 
     Source: Mann and Whitney (1947); scikit-learn's `roc_auc_score`.
     """
-    arrays = [np.ascontiguousarray(a.T) for a in _scores_and_targets(scores, targets, unknown)]
-    rows, length = arrays[0].shape
-    step = max(1, BLOCK // length)
-    blocks = [_roc_auc(*(a[k : k + step] for a in arrays)) for k in range(0, rows, step)]
-    return np.concatenate(blocks)
+    arrays = _scores_and_targets(scores, targets, unknown)
+    return _map_blocks(_roc_auc, (a.T for a in arrays))
 
 
 def _roc_auc(
     values: np.ndarray, positive: NDArray[np.bool], labelled: NDArray[np.bool]
 ) -> NDArray[np.float64]:
-    "AUC of every row of (R, L) arrays; NaN for a row without a known positive or a known negative."
-    tagged = _in_order(values, positive, labelled)
-    place = np.arange(tagged.shape[1])
-    counted = place >= (~labelled).sum(1, keepdims=True)  # what is unknown comes first
+    "AUC of every row of (R, L) arrays; NaN for a row without a positive or without a negative."
+    tagged = _rank_tagged(values, positive, labelled)
+    position = np.arange(tagged.shape[1])
+    counted = position >= (~labelled).sum(1, keepdims=True)  # unknown entries come first
     negatives = np.cumsum(counted & (tagged & 1 == 1), axis=1)
     differs = np.diff(tagged >> 1, axis=1) != 0
     edge = np.ones((len(tagged), 1), bool)
-    begins = np.hstack([edge, differs])  # of groups of equal scores
-    ends = np.hstack([differs, edge])
-    first = np.maximum.accumulate(np.where(begins, place, 0), axis=1)
-    last = np.minimum.accumulate(np.where(ends, place, place[-1])[:, ::-1], axis=1)[:, ::-1]
+    starts_group = np.hstack([edge, differs])  # of equal scores
+    ends_group = np.hstack([differs, edge])
+    first = np.maximum.accumulate(np.where(starts_group, position, 0), axis=1)
+    last = np.where(ends_group, position, position[-1])[:, ::-1]
+    last = np.minimum.accumulate(last, axis=1)[:, ::-1]
     before = np.pad(negatives, ((0, 0), (1, 0)))
     below = np.take_along_axis(before, first, 1) + np.take_along_axis(negatives, last, 1)
     is_positive = counted & (tagged & 1 == 0)
@@ -215,11 +211,8 @@ def find_map_definition(name: str) -> dict[str, str]:
     Args:
         name: 'cole' (a class without a positive counts 0) or 'two_way' (it is left out).
 
-    Returns:
-        For `mean_average_precision(scores, targets, **find_map_definition(name))`.
-
     Raises:
-        SpmlError: for another name.
+        SpmlError: for any other name.
 
     Source: the authors' code of Cole et al. 2021 and of the Two-way loss.
     """
@@ -244,11 +237,10 @@ def mean_average_precision(
         unknown: see `average_precision`.
 
     Returns:
-        In [0, 100]. NaN where something is positive and still no AP is defined, for want of known
-        negatives.
+        In [0, 100]; NaN if there are positives but no AP is defined for want of negatives.
 
     Raises:
-        SpmlError: see `average_precision`; with 'skip' also when no target is positive.
+        SpmlError: see `average_precision`; with 'skip' also if no target is positive.
 
     Source: Two-way loss, Eq. 23 (axis='class') and 24 (axis='sample').
     """
@@ -256,17 +248,17 @@ def mean_average_precision(
     result = result[~np.isnan(result)]
     if not len(result) and not (as_numeric_matrix(targets, 'targets') > 0).any():
         raise SpmlError(
-            'no target is positive, so nothing is left to average over under '
-            "empty='skip'. Check the targets."
+            "no target is positive, so with empty='skip' there is nothing to average over. Check "
+            'the targets.'
         )
     return 100 * float(result.mean()) if len(result) else math.nan
 
 # %% ../nbs/metrics.ipynb #6d1b72d1
-SCALES = {'probability': 0.5, 'logit': 0.0}  # and the threshold at even odds
+SCALES = {'probability': 0.5, 'logit': 0.0}  # scale: threshold at even odds
 
 
-def _threshold(threshold: float | None, scale: str) -> float:
-    "The threshold as a number on its scale."
+def _check_threshold(threshold: float | None, scale: str) -> float:
+    "The threshold as a float, or an error if it does not fit the scale."
     try:
         number = SCALES[scale] if threshold is None else float(threshold)
     except (TypeError, ValueError):
@@ -296,15 +288,14 @@ def f1(
         targets: (N, C), positive above 0.
         average: 'micro' pools all entries; 'macro' is the mean over classes, where a class with
             nothing positive and nothing predicted counts 0.
-        threshold: on the scale of the scores; None for even odds, 0.5 as a probability and 0 as a
-            logit.
+        threshold: on the scale of the scores; None for even odds, a probability of 0.5 or a logit
+            of 0.
         scale: 'probability' or 'logit'.
-        unknown: see `average_precision`; what is left out counts nowhere. With it go the classes in
-            which something is unknown and no negative is known, for no prediction could be wrong
-            there.
+        unknown: see `average_precision`. Classes with unknown entries and without a negative are
+            left out as well, because no prediction could be wrong there.
 
     Returns:
-        In [0, 1], 0 where it is undefined.
+        In [0, 1], 0 if undefined.
 
     Raises:
         SpmlError: for "probabilities" outside [0, 1], NaN, unequal shapes or unknown options.
@@ -312,14 +303,14 @@ def f1(
     Source: EM/APL supplement, Section E.
     """
     one_of(average, ('micro', 'macro'), 'average')
-    threshold = _threshold(threshold, one_of(scale, SCALES, 'scale'))
+    threshold = _check_threshold(threshold, one_of(scale, SCALES, 'scale'))
     scores, positive, labelled = _scores_and_targets(scores, targets, unknown)
     outside = (scores < 0) | (scores > 1)
     if scale == 'probability' and outside.any():
         remedy = "pass sigmoid(logits), or scale='logit' and a threshold in logits."
         refuse_entries(outside, scores, 'scores', f'That is no probability: {remedy}')
     axis = None if average == 'micro' else 0
-    counted = labelled & ~_free(positive, labelled)
+    counted = labelled & ~_without_negatives(positive, labelled)
     positive &= counted
     predicted = (scores >= threshold) & counted
     true_positives = np.sum(predicted & positive, axis=axis, dtype=np.int64)
@@ -329,11 +320,11 @@ def f1(
 
 # %% ../nbs/metrics.ipynb #586020c0
 def best_threshold(scores: ArrayLike, targets: ArrayLike, unknown: str | None = None) -> float:
-    """The threshold t for which the labels `scores >= t` have the highest micro-F1, exactly; of
-    several, the highest.
+    """The threshold t for which the labels `scores >= t` have the highest micro-F1; the highest of
+    several.
 
-    Every t between two neighbouring scores has the same F1; t is in the middle, so that rounding,
-    which differs between batch sizes and between torch and ONNX Runtime, moves no score across it.
+    Every t between two neighbouring scores has the same F1. The midpoint is returned, because
+    rounding differs between batch sizes and between torch and ONNX Runtime.
 
     Args:
         scores: (N, C) of validation images, logits or probabilities.
@@ -341,35 +332,46 @@ def best_threshold(scores: ArrayLike, targets: ArrayLike, unknown: str | None = 
         unknown: see `f1`.
 
     Returns:
-        The middle between two of the scores that count, on their scale: give `f1` that scale. If no
-        lower score counts, half the lowest if all are in [0, 1], as probabilities are, else the
-        lowest less 1.
+        The midpoint of two neighbouring scores, on their scale; pass that scale to `f1`. If the
+        best candidate is the lowest score: half of it if all scores are in [0, 1], else 1 less.
 
     Raises:
-        SpmlError: when no target that counts is positive, and for NaN, unequal shapes or empty
-            input.
+        SpmlError: if no target is positive, and for NaN, unequal shapes or empty input.
     """
     scores, positive, labelled = _scores_and_targets(scores, targets, unknown)
-    counted = labelled & ~_free(positive, labelled)
-    if not (positive & counted).any():
+    counted = labelled & ~_without_negatives(positive, labelled)
+    positive &= counted
+    if not positive.any():
         raise SpmlError(
             'no target is positive, so every threshold has an F1 of 0. Check the targets.'
         )
-    of_positives = np.sort(scores[positive & counted])
-    of_labelled = np.sort(scores[counted])
+    total = positive.sum()
+
+    def micro_f1(true_positives: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+        return 2 * true_positives / (predicted + total)
+
+    return _maximise(micro_f1, scores[positive], scores[counted])
+
+
+def _maximise(objective: Callable, of_positives: np.ndarray, of_all: np.ndarray) -> float:
+    """The highest threshold that maximises objective(positives predicted, entries predicted).
+
+    Args:
+        of_positives: (P,) scores of positives.
+        of_all: (N,) scores of all entries that count, these among them.
+    """
+    of_positives = np.sort(of_positives)
+    of_all = np.sort(of_all)
     candidates = np.unique(of_positives)
     true_positives = len(of_positives) - np.searchsorted(of_positives, candidates)
-    predicted = len(of_labelled) - np.searchsorted(of_labelled, candidates)
-    value = 2 * true_positives / (predicted + len(of_positives))
-    return _midpoint(of_labelled, candidates[len(value) - 1 - np.argmax(value[::-1])])
+    predicted = len(of_all) - np.searchsorted(of_all, candidates)
+    value = objective(true_positives, predicted)
+    best = len(value) - 1 - np.argmax(value[::-1])
+    return _midpoint(of_all, candidates[best])
 
 
 def _midpoint(scores: np.ndarray, threshold: float) -> float:
-    """A threshold that names the same labels as one of the scores, as far as possible from the
-    nearest ones.
-
-    scores: (N,) those that count; threshold: one of them.
-    """
+    "The threshold midway between one of the scores (N,) and the next lower one."
     scores = scores if scores.dtype.kind == 'f' else scores.astype(float)
     threshold = scores.dtype.type(threshold)
     lower = scores[scores < threshold]
@@ -379,17 +381,17 @@ def _midpoint(scores: np.ndarray, threshold: float) -> float:
         below = scores.dtype.type(0)
     else:
         below = threshold - 2
-    with np.errstate(invalid='ignore'):  # between infinite scores there is no middle
+    with np.errstate(invalid='ignore'):  # infinite scores
         middle = below / 2 + threshold / 2
-    # neighbouring floats have none
+    # neighbouring floats, and infinite ones, have no midpoint
     return float(middle if below < middle <= threshold else threshold)
 
 # %% ../nbs/metrics.ipynb #010756a2
 def positive_threshold(scores: ArrayLike, observed: ArrayLike) -> float:
-    """The threshold t with the largest r²/Pr(named), from observed positives alone; of several, the
-    highest.
+    """The threshold t with the largest r²/Pr(predicted), from observed positives alone; the highest
+    of several.
 
-    r is the share of observed positives with a score of at least t, Pr(named) the share of all
+    r is the share of observed positives with a score of at least t, Pr(predicted) the share of all
     entries.
 
     Args:
@@ -397,8 +399,7 @@ def positive_threshold(scores: ArrayLike, observed: ArrayLike) -> float:
         observed: (N, C), positive above 0; everything else counts as unknown.
 
     Returns:
-        A number on the scale of the scores, halfway between the score that defines it and the next
-        lower one.
+        The midpoint of two neighbouring scores, as in `best_threshold`.
 
     Raises:
         SpmlError: without an observed positive, and for NaN, unequal shapes or empty input.
@@ -410,14 +411,11 @@ def positive_threshold(scores: ArrayLike, observed: ArrayLike) -> float:
         raise SpmlError(
             'no label is observed as positive, so no threshold can be chosen. Check the labels.'
         )
-    of_positives = np.sort(scores[positive])
-    of_all = np.sort(scores, axis=None)
-    candidates = np.unique(of_positives)
-    positives_named = len(of_positives) - np.searchsorted(of_positives, candidates)
-    named = len(of_all) - np.searchsorted(of_all, candidates)
-    value = positives_named**2 / named
-    best = candidates[len(value) - 1 - np.argmax(value[::-1])]
-    return _midpoint(of_all, best)
+
+    def lee_liu(true_positives: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+        return true_positives**2 / predicted
+
+    return _maximise(lee_liu, scores[positive], scores.ravel())
 
 # %% ../nbs/metrics.ipynb #dd596d21
 def pseudo_label_precision(
@@ -431,17 +429,17 @@ def pseudo_label_precision(
 
     Args:
         pseudo: (N, C), > 0 pseudo-positive, < 0 pseudo-negative, 0 none.
-        targets: (N, C), true labels; pseudo-labels of unknown truth are left out.
-        sign: 1 or −1, which pseudo-labels.
-        observed: (N, C), labels given to the method; its known entries are no pseudo-labels and are
-            left out.
+        targets: (N, C), true labels; pseudo-labels whose true label is unknown are left out.
+        sign: 1 or −1, of the pseudo-labels to count.
+        observed: (N, C), the labels that the method was trained on; entries that are not 0 are left
+            out.
         unknown: see `average_precision`.
 
     Returns:
-        In [0, 1], NaN where there is no such pseudo-label.
+        In [0, 1], NaN if there is no such pseudo-label.
 
     Raises:
-        SpmlError: for NaN, unequal shapes, or another sign.
+        SpmlError: for NaN, unequal shapes, or any other sign.
 
     Source: EM/APL supplement, Table 6 (positive pseudo-labels).
     """

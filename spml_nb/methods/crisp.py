@@ -28,14 +28,14 @@ from spml_nb.methods.core import (
 
 # %% ../../nbs/methods/crisp.ipynb #0e35ba9b
 def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float = 0.1) -> Tensor:
-    """How often each class occurs, estimated from the scores of its observed positives among those
-    of all images.
+    """Estimate how often each class occurs, by comparing the scores of its observed positives with
+    those of all images.
 
     Args:
         scores: (N, C), finite logits or probabilities of the training images.
         z: observed labels (N, C) in {1, 0, −1}.
         tau: τ ≥ 0; a larger one prefers lower thresholds.
-        delta: δ in (0, 1], the chance that the bound fails.
+        delta: δ in (0, 1], the probability that the bound does not hold.
 
     Returns:
         (C,) float64, between the share of observed positives and 1; 0 for a class without any.
@@ -44,7 +44,7 @@ def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float =
         SpmlError: for values outside their range, unequal shapes, or scores that are NaN or
             infinite.
 
-    Source: Liu et al. 2023, CRISP, read as the best bin estimation of Garg et al. 2021.
+    Source: Liu et al. 2023, CRISP, interpreted as the best bin estimation of Garg et al. 2021.
 
     >>> scores = torch.linspace(0, 1, 1000)[:, None]
     >>> z = (scores > 0.9).int()
@@ -67,7 +67,7 @@ def class_priors(scores: Tensor, z: Tensor, *, tau: float = 0.01, delta: float =
     q_p = P.cumsum(0) / n_p
     slack = math.sqrt(math.log(4 / delta) / (2 * n)) + (math.log(4 / delta) / (2 * n_p)).sqrt()
     bound = (q + (1 + tau) * slack) / q_p  # infinite above the first positive
-    bound[:-1].masked_fill_(s[:-1] == s[1:], math.inf)
+    bound[:-1].masked_fill_(s[:-1] == s[1:], math.inf)  # the last of equal scores counts
     best = bound.argmin(0, keepdim=True)
     prior = (q / q_p).gather(0, best)[0].clamp(max=1)
     return (prior * (z > 0).any(0)).to(device)
@@ -82,16 +82,16 @@ def crisp_loss(
     weight: float = 1.0,
     reduction: str = 'sample',
 ) -> Tensor:
-    """CRISP's risk: observed positives are pulled up, the mean prediction of a class is held at its
+    """CRISP's risk: pull observed positives up, and the mean prediction of each class towards its
     prior.
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
         prior: π, (C,) in [0, 1].
-        share: r, (C,), the share of training images in which each class was observed; None for that
-            in the batch.
-        weight: λ ≥ 0, of the distance from the prior.
+        share: r, (C,), the share of training images in which each class was observed; None for the
+            share in the batch.
+        weight: λ ≥ 0, weight of the distance from the prior.
         reduction: 'sample' (sum over classes), 'mean' (over classes) or 'sum' (B times 'sample').
 
     Returns:
@@ -135,7 +135,7 @@ class Crisp(Method):
     The mechanism begins one epoch after the first estimate.
 
     Raises:
-        SpmlError: for values outside their range, when they are used.
+        SpmlError: in training, for values outside their range.
 
     Source: Liu et al. 2023, CRISP; start of the priors, λ, τ and δ are a choice.
     """

@@ -7,7 +7,6 @@ __all__ = ['em_loss', 'apl_select', 'em_apl_loss', 'EmApl']
 
 # %% ../../nbs/methods/em_apl.ipynb #3e103746
 import math
-import warnings
 from functools import partial
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, one_of, warn
 from .baselines import bce_if_full
 from spml_nb.methods.core import (
     LogUniform,
@@ -33,7 +32,7 @@ from spml_nb.methods.core import (
 
 # %% ../../nbs/methods/em_apl.ipynb #cdcbd27c
 def _cross_entropies(s: Tensor, t: Tensor, entropy: Tensor, alpha: float) -> tuple[Tensor, Tensor]:
-    "CE(t, p), or −α·H(p) where `entropy`, and the slopes of Eq. 9 to 11."
+    "Losses CE(t, p), or −α·H(p) where `entropy` is True, and the slopes of Eq. 9 to 11."
     p = s.sigmoid()
     ce = F.binary_cross_entropy_with_logits(s, torch.where(entropy, p, t), reduction='none')
     losses = torch.where(entropy, -alpha * ce, ce)
@@ -56,7 +55,7 @@ def em_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.1, reduction: str = '
         A scalar, or (B, C) for 'none'; negative values are normal.
 
     Raises:
-        SpmlError: for another reduction, or unequal shapes.
+        SpmlError: for an unknown reduction or unequal shapes.
 
     Source: Zhou et al. 2022, EM loss, gradients in Eq. 5 and supplement Eq. 9-11.
 
@@ -85,14 +84,13 @@ register_loss(
 
 # %% ../../nbs/methods/em_apl.ipynb #ea80f61a
 def apl_select(scores: Tensor, remaining: Tensor, quota: Tensor | int) -> Tensor:
-    """The lowest-scored entries of each class among those that remain; of equal scores the lowest
-    row first.
+    """Select the lowest-scored remaining entries of each class; of equal scores the lowest row
+    first.
 
     Args:
         scores: (N, C), floating, finite logits or probabilities.
-        remaining: (N, C) bool, what may be chosen.
-        quota: how many to choose in each class, (C,) or one whole number; all that remain, if there
-            are fewer.
+        remaining: (N, C) bool, entries that may be selected.
+        quota: number of entries per class, (C,) or one integer; all that remain if there are fewer.
 
     Returns:
         (N, C) bool on the device of `scores`.
@@ -112,7 +110,7 @@ def apl_select(scores: Tensor, remaining: Tensor, quota: Tensor | int) -> Tensor
     same_shape(scores, remaining, 'scores', 'remaining', labels=False)
     check_all_finite(scores)
     s = promote(scores.detach()).cpu().masked_fill(~remaining.bool().cpu(), math.inf)
-    x = np.ascontiguousarray(s.T.numpy())  # (C, N); infinity: not to be chosen
+    x = np.ascontiguousarray(s.T.numpy())  # (C, N); infinite entries cannot be selected
     n = np.broadcast_to(torch.as_tensor(quota).cpu().numpy(), len(x))
     n = np.clip(n, 0, np.count_nonzero(x < np.inf, axis=1)).astype(np.int64)
     return torch.from_numpy(np.ascontiguousarray(_lowest(x, n).T)).to(scores.device)
@@ -129,7 +127,7 @@ def _lowest(x: np.ndarray, n: np.ndarray) -> np.ndarray:
     pad = np.where(np.arange(short.max()) < short[:, None], -np.inf, np.inf).astype(x.dtype)
     threshold = np.partition(np.hstack([x, pad]), rank - 1, axis=1)[:, rank - 1]
     chosen = x <= threshold[:, None]
-    surplus = np.count_nonzero(chosen, axis=1) - n  # only where scores tie with the last one
+    surplus = np.count_nonzero(chosen, axis=1) - n  # of entries that tie with the threshold
     for c in np.flatnonzero(surplus):
         chosen[c, np.flatnonzero(x[c] == threshold[c])[-surplus[c] :]] = False
     return chosen
@@ -144,14 +142,13 @@ def em_apl_loss(
     *,
     reduction: str = 'mean',
 ) -> Tensor:
-    """The EM loss, where a frozen soft label t makes an unknown label cost β·[−t log p − (1−t)
+    """EM loss in which an unknown label with a frozen soft label t costs β·[−t log p − (1−t)
     log(1−p)].
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
-        soft_negative: (B, C) in [0, 1], t where above 0, no label at 0; it does not matter where z
-            is observed.
+        soft_negative: (B, C) in [0, 1], t, or 0 for no soft label; ignored for observed labels.
         alpha: the weight of the entropy, without unit.
         beta: the weight of the pseudo-labels, without unit.
         reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
@@ -161,7 +158,7 @@ def em_apl_loss(
         A scalar, or (B, C) for 'none'; negative values are normal.
 
     Raises:
-        SpmlError: for another reduction, or unequal shapes.
+        SpmlError: for an unknown reduction or unequal shapes.
 
     Source: Zhou et al. 2022, Eq. 8.
 
@@ -183,7 +180,7 @@ def em_apl_loss(
     return reduce(torch.where(frozen, beta * losses, losses), reduction)
 
 # %% ../../nbs/methods/em_apl.ipynb #3aa892b0
-_HARD_NEGATIVE = torch.finfo(torch.float32).tiny  # a label of 0 that is still marked as one
+_HARD_NEGATIVE = torch.finfo(torch.float32).tiny  # a label of 0, as `soft` is 0 for no label
 
 
 @register(
@@ -201,10 +198,9 @@ class EmApl(Method):
         warm_up: T_w in a run of ten epochs: the epoch after which selection starts, in tenths of T.
         proportion: θ, the share of the unknown labels of a class that become negatives by epoch T.
         labels: 'soft' (the probability at selection) or 'hard' (0 or 1).
-        positive_proportion: the share that become positives (an ablation; the method has 0).
+        positive_proportion: the share that become positives, an ablation.
 
-    The mechanism begins one epoch after the first selection: only then does the loss know the
-    labels.
+    The mechanism begins one epoch after the first selection, when the loss first uses the labels.
 
     Raises:
         SpmlError: for another kind of label, shares outside [0, 1] or above 1 together, or a
@@ -232,8 +228,7 @@ class EmApl(Method):
         if min(proportion, positive_proportion) < 0 or proportion + positive_proportion > 1:
             raise SpmlError(
                 f'proportion {proportion} and positive_proportion {positive_proportion} are shares '
-                'of the unknown labels: neither may be negative, and together they may not exceed '
-                '1.'
+                'of the unknown labels: neither may be negative, and together at most 1.'
             )
         self.weights = {'alpha': alpha, 'beta': beta}
         self.warm_up = require_in_range(warm_up, 0, math.inf, 'warm_up')
@@ -260,10 +255,9 @@ class EmApl(Method):
     def start_stage(self, k):
         super().start_stage(k)
         if self.first >= self.epochs:
-            warnings.warn(
+            warn(
                 f'em_apl selects from epoch {self.first} on, but there are only {self.epochs}: '
-                'this is the EM loss alone. Lower warm_up, which counts in tenths of the epochs.',
-                stacklevel=2,
+                'this is the EM loss alone. Lower warm_up, which counts in tenths of the epochs.'
             )
 
     def start_epoch(self, e):
@@ -280,14 +274,13 @@ class EmApl(Method):
     def quota(self, sign: int) -> Tensor:
         "How many pseudo-labels of a sign (−1 or 1) an epoch adds in each class, (C,) long."
         unknown = (self.z == 0).sum(0).cpu().double()
-        taken = (self.pseudo == sign).sum(0).cpu()
-        wanted = self.proportion[sign] * unknown
-        per_epoch = (wanted / (self.epochs - self.first)).floor().long()
-        return torch.minimum(per_epoch, wanted.floor().long() - taken).clamp(min=0)
+        selected = (self.pseudo == sign).sum(0).cpu()
+        total = self.proportion[sign] * unknown
+        per_epoch = (total / (self.epochs - self.first)).floor().long()
+        return torch.minimum(per_epoch, total.floor().long() - selected).clamp(min=0)
 
     def own_scores(self, true):
-        # pseudo-labels of unknown truth are neither right nor wrong, nor is any where only one
-        # answer is ever known
+        # precision means nothing if all true labels of unknown entries have the same sign
         hidden = true[(self.z == 0) & (true != 0)]
         if not ((hidden > 0).any() and (hidden < 0).any()):
             return {}
@@ -295,12 +288,12 @@ class EmApl(Method):
         for name, sign in (('negative', -1), ('positive', 1)):
             truth = true[(self.pseudo == sign) & (true != 0)]
             if len(truth):
-                right = (truth == sign).cpu().double()
-                precisions[f'pseudo_{name}_precision'] = 100 * right.mean().item()
+                correct = (truth == sign).cpu().double()
+                precisions[f'pseudo_{name}_precision'] = 100 * correct.mean().item()
         return precisions
 
     def _pseudo_label(self, logits: Tensor, sign: int):
-        "Freeze the quota of a sign: the lowest scores as negatives, the highest as positives."
+        "Freeze pseudo-labels of a sign: the lowest scores as negatives, the highest as positives."
         chosen = apl_select(-sign * logits, (self.z == 0) & (self.pseudo == 0), self.quota(sign))
         if self.labels == 'soft':
             labels = torch.sigmoid(logits.float())

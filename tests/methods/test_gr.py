@@ -64,7 +64,7 @@ def test_the_schedule_is_the_codes_or_the_papers(family, ends, form):
             ('w', 'b', 'mu', 'sigma'), (*ends, (0.5, 0.8), (2.0, 0.5)), strict=True
         ):
             t = of_w_and_b if name in 'wb' else of_mu_and_sigma
-            assert method.now[name] == pytest.approx(first + t * (last - first)), (e, name)
+            assert method.current[name] == pytest.approx(first + t * (last - first)), (e, name)
     assert (method.options['q2'], method.options['q3']) == (0.01, 1.0) and resolve_hparams(
         'gr', family, {}
     )['form'] == 'code'

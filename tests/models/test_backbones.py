@@ -347,7 +347,5 @@ def test_a_file_in_that_place_that_does_not_serve_is_named(monkeypatch, tmp_path
     without_network(monkeypatch, tmp_path)
     (tmp_path / 'checkpoints').mkdir()
     (tmp_path / 'checkpoints' / 'resnet50-0676ba61.pth').write_bytes(b'half a file')
-    with pytest.raises(
-        SpmlError, match='resnet50-0676ba61.pth is there but does not serve: remove it'
-    ):
+    with pytest.raises(SpmlError, match='resnet50-0676ba61.pth exists but is damaged: remove it'):
         models.create('resnet50', 3)

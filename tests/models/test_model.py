@@ -332,14 +332,14 @@ def test_attention_maps_are_those_of_eval_mode_and_leave_the_model_alone(built):
         *[
             (
                 dict(head='labelwise', heads=heads),
-                f'd=64 with heads={heads} and ffn=256: all must be whole numbers above 0',
+                f'd=64 with heads={heads} and ffn=256: all must be positive integers',
             )
             for heads in (0, -2, 2.0, None)
         ],
         *[
             (
                 dict(head='labelwise', ffn=ffn),
-                f'with heads=4 and ffn={ffn}: all must be whole numbers above 0',
+                f'with heads=4 and ffn={ffn}: all must be positive integers',
             )
             for ffn in (-1, 0, 8.0)
         ],
