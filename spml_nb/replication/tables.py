@@ -47,7 +47,9 @@ def record(file: Path | None = None) -> pd.DataFrame:
     file = Path(file or settings.path('outputs') / 'runs.csv')
     if not file.exists():
         return pd.DataFrame()
-    runs = read_record(file, (*RECORD, 'val_map', 'test_map')).drop_duplicates('key')
+    runs = read_record(file, (*RECORD, 'test_map')).drop_duplicates('key')
+    if 'val_map' not in runs:  # every run trained to its last epoch, without validation images
+        runs['val_map'] = math.nan
     return add_validation(runs.set_index('key'))
 
 
@@ -699,7 +701,7 @@ def drop_unmeasured(paper: str, number: str | None, suite: str, runs: pd.DataFra
     """
     lacking = set()
     for plan in _plan_cells(paper, number, suite):
-        if plan.measure != 'validation':
+        if plan.measure != 'validation' and len(plan.search) > 1:  # one is chosen without a measure
             lacking.update(list_unmeasured(plan.search, runs, plan.measure))
     return runs.drop(index=list(lacking))
 

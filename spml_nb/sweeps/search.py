@@ -328,6 +328,8 @@ def rank_configs(
     configs = list(configs)
     if not configs or key(configs[0]) not in runs.index:
         return []  # quick, as most searches that are not done are not begun
+    if len(configs) == 1:
+        return configs  # a paper's one setting, which may be trained without validation images
     values = _measured(configs, runs, measure)
     if values.isna().any():
         return []

@@ -165,6 +165,21 @@ def test_a_search_that_was_recorded_without_the_measure_is_trained_again():
     assert len(tables.drop_unmeasured('em_apl', '1', 'photos', runs)) == len(runs)
 
 
+def test_a_paper_s_one_setting_is_kept_without_the_measure():
+    plan = tables.plan_cell(cell('two_way', '7', 'MSCOCO / BCE', 'mAP@sample / ResNet50'), 'paper')
+    assert len(plan.search) == 1 and plan.measure == 'val_map_sample'
+    runs = known((plan.search[0], math.nan, 50))
+    assert len(tables.drop_unmeasured('two_way', '7', 'paper', runs)) == 1
+    assert plan.choose(runs) == plan.search[0]
+
+
+def test_a_record_of_runs_without_validation_is_read(tmp_path):
+    record = pd.read_csv(ROOT / 'outputs' / 'runs.csv', nrows=3, dtype=str, keep_default_na=False)
+    file = tmp_path / 'runs.csv'
+    record.drop(columns='val_map').to_csv(file, index=False)
+    assert tables.record(file).val_map.isna().all()
+
+
 def test_what_will_be_chosen_is_counted_until_its_search_is_done():
     search, none = tables.list_table_runs('em_apl', '1', 'paper', pd.DataFrame())
     unchosen = tables.list_unchosen_runs('em_apl', '1', 'paper', pd.DataFrame())

@@ -456,6 +456,14 @@ def test_a_run_without_numbers_does_not_hold_up_a_search():
     assert sweeps.choose_config(tried, sweeps.finished()) == tried[3]
 
 
+def test_a_search_of_one_setting_needs_no_validation_score():
+    configs = [Config(loss='an', dataset='mini_voc', lr=lr, device='cpu') for lr in (1e-3, 2e-3)]
+    unscored = pd.DataFrame({'test_map': 50.0}, index=[sweeps.key(c) for c in configs])
+    assert search.rank_configs(configs[:1], unscored) == configs[:1]
+    assert search.rank_configs(configs[:1], unscored[1:]) == []  # not trained yet
+    assert search.rank_configs(configs, unscored) == []
+
+
 @pytest.mark.silent('A1')
 def test_runs_without_clean_labels_are_ranked_by_observed_auc():
     configs = [
