@@ -15,7 +15,7 @@ from functools import partial
 from . import __version__
 from .base import settings
 from .base.commit import find_commit
-from .base.errors import SpmlError, one_of, parse_number, short_warnings
+from .base.errors import SpmlError, parse_number, require_one_of, short_warnings
 from .base.escaping import any_name_in_frames, csv_for_spreadsheet, escape_for_terminal
 from .base.files import print_line, refuse_existing
 from .runs.config import CHOICES, PROTOCOL, Config
@@ -37,7 +37,7 @@ class _Parser(argparse.ArgumentParser):
     """
 
     def add_argument(self, *names, completes: str = '', **options) -> argparse.Action:
-        "As in argparse. completes: a key of `completions`."
+        "As in argparse. completes: a key of `complete_argument`."
         argument = super().add_argument(*names, **options)
         if completes:
             argument.complete = {'bash': f'_spml_{completes}'}
@@ -138,7 +138,7 @@ def _data(args) -> bool | None:
     """Fetch, unpack, verify a benchmark and write its table; or look at a folder of your own.
     Without a name: list all benchmarks.
     """
-    from spml_nb.data import glance
+    from spml_nb.data import overview
     from spml_nb.data.dataset import MINIATURES, join_items
     from spml_nb.data.folder import candidate_folders, first_existing_folder
     from spml_nb.data.official import registry
@@ -146,15 +146,15 @@ def _data(args) -> bool | None:
     is_benchmark = args.name in registry.BENCHMARKS
     _check_data_options(args, is_benchmark)
     if args.name is None:
-        print_line(registry.overview(args.root))
+        print_line(registry.describe_benchmarks(args.root))
         print_line(f'Drawn when they are used, without files: {join_items(MINIATURES)}')
         return None
     if is_benchmark and args.check:
-        missing = registry.check(args.name, args.root)
+        missing = registry.list_missing_files(args.name, args.root)
         print_line('\n'.join(missing) or f'{args.name} is ready.')
         return bool(missing)
     if is_benchmark:
-        registry.prepare(args.name, args.root, args.mirror, tell=print_line)
+        registry.prepare_benchmark(args.name, args.root, args.mirror, tell=print_line)
         return None
     folders = candidate_folders(args.name, args.root)
     folder = first_existing_folder(folders)
@@ -169,13 +169,13 @@ def _data(args) -> bool | None:
         if args.split and not args.check:
             print_line(f'Next: spml data {shlex.quote(args.name)} --check')
             return None
-        report = glance.check_folder(args.name, args.root)
+        report = overview.check_folder(args.name, args.root)
         print_line(report.text)
         for step in report.next_steps:
             print_line(step.format(shlex.quote(args.name)))
         return not report.ready
     remedy = f'Nor is there a folder {join_items(folders)}. Miniatures need no files.'
-    one_of(args.name, registry.names(), 'benchmark', remedy)
+    require_one_of(args.name, registry.benchmark_names(), 'benchmark', remedy)
 
 
 def _check_data_options(args, is_benchmark: bool):
@@ -220,7 +220,7 @@ def _split(folder):
 
 
 def _fix(folder):
-    from spml_nb.data.mending import mend_table
+    from spml_nb.data.table_repair import mend_table
 
     mending = mend_table(folder)
     for change in mending.changes:
@@ -287,11 +287,11 @@ def _import(args):
     refuse_existing(args.folder)
     images = settings.expand_home(args.images) if args.images else None
     source = importing.read_source(settings.expand_home(args.source), args.format, images)
-    print_line(importing.preview(source))
+    print_line(importing.preview_import(source))
     meaning = args.meaning or source.meaning or _ask_meaning(args)
     folder = settings.expand_home(args.folder)
     table = importing.write_folder(source, folder, meaning, args.copy)
-    print_line(f'{folder}: {importing.summary(source, table)}')
+    print_line(f'{folder}: {importing.summarize_import(source, table)}')
     option = '--check' if 'split' in table else '--split'
     print_line(f'Next: spml data {shlex.quote(args.folder)} {option}')
 
@@ -303,7 +303,7 @@ def _ask_meaning(args) -> str:
         print('Does each photo have all the names that apply to it? Then the others are absent.')
         with contextlib.suppress(EOFError):
             answer = input('c: yes, complete   p: no, positives only   [c/p] ')
-            return one_of(
+            return require_one_of(
                 answers.get(answer.strip()[:1].lower(), answer), answers.values(), 'answer'
             )
     words = ['spml', 'import', args.source, args.folder]
@@ -391,7 +391,7 @@ def _add_train(commands):
 
 def _train(args):
     "Train a run, with the parameters of nbs/train.ipynb."
-    from spml_nb.runs.fields import gather_fields
+    from spml_nb.runs.config_parsing import gather_fields
     from spml_nb.runs.folder import open_run
     from spml_nb.training import launch
     from spml_nb.training.summary import describe_scores
@@ -408,7 +408,7 @@ def _describe_naming(result, run) -> Iterator[str]:
     "How many labels the threshold of a run names on validation, and warnings about that."
     from spml_nb.data.labels import TRUTHS
     from spml_nb.training.summary import count_names, describe_named, named_on_validation
-    from spml_nb.training.thresholds import explain_narrow_naming, explain_overnaming
+    from spml_nb.training.thresholds import explain_narrow_naming, warn_of_overprediction
 
     scores, stored = result.scores, run.thresholds()
     calibrated = run.calibration() is not None
@@ -417,7 +417,7 @@ def _describe_naming(result, run) -> Iterator[str]:
         yield f'On validation the threshold {threshold:.4g} names {describe_named(named)}.'
     class_names = run.result()['class_names']
     if stored['named'] is not None:
-        too_many = explain_overnaming(
+        too_many = warn_of_overprediction(
             stored['named'], stored['labels'], len(class_names), calibrated
         )
         if too_many:
@@ -459,7 +459,7 @@ def _add_runs(commands):
 
 def _runs(args) -> bool | None:
     "List runs, or leftovers of killed processes; remove them with --remove --yes."
-    from spml_nb.runs.fields import parse_fields
+    from spml_nb.runs.config_parsing import parse_fields
     from spml_nb.tools import cleanup
 
     _check_runs_options(args)
@@ -623,7 +623,7 @@ def _summarise_names(table) -> str:
     from spml_nb.training.thresholds import (
         explain_everywhere,
         explain_narrow_naming,
-        explain_overnaming,
+        warn_of_overprediction,
     )
 
     def describe(counts) -> str:
@@ -638,12 +638,12 @@ def _summarise_names(table) -> str:
         probabilities = table.iloc[:, 1:-1].to_numpy(float)
         overall = (probabilities >= table.attrs['one_threshold']).sum(1)
         text = f'{text}; from the one threshold for all on: {describe(overall)}'
-    if on_validation := table.attrs.get('on_validation'):
-        text = f'{text}; on validation {describe_named(on_validation)}'
+    if thresholds_on_validation := table.attrs.get('on_validation'):
+        text = f'{text}; on validation {describe_named(thresholds_on_validation)}'
     classes = table.shape[1] - 2
     calibrated = table.attrs.get('calibrated', False)
     labels = table.attrs.get('labels_a_photo')
-    too_many = explain_overnaming(count.mean(), labels, classes, calibrated)
+    too_many = warn_of_overprediction(count.mean(), labels, classes, calibrated)
     named = table.iloc[:, -1][count > 0].str.split('|').explode()
     photos = named.value_counts().to_dict()
     too_few = explain_narrow_naming(photos, classes, calibrated)
@@ -671,7 +671,7 @@ def _export(args):
     """Write a finished run as .safetensors, .pt2 (torch.export) or .onnx; with --card as a folder
     for a hub.
     """
-    from spml_nb.use import card, export
+    from spml_nb.use import export, model_card
 
     if not (args.file or args.card):
         raise SpmlError(
@@ -680,7 +680,7 @@ def _export(args):
         )
     file = args.file or os.path.basename(os.path.normpath(args.run))
     refuse_existing(file)
-    write = card.write_model_folder if args.card else export.export
+    write = model_card.write_model_folder if args.card else export.export
     print_line(str(write(args.run, file)))
 
 
@@ -894,14 +894,14 @@ def _presets(args):
     """The papers' hyper-parameters: printed, from the authors' code, or chosen here where the
     sources are silent.
     """
-    from spml_nb.methods import papers
+    from spml_nb.methods import paper_values
     from spml_nb.sweeps import presets
 
     if args.loss and not args.paper:
         raise SpmlError('--loss goes with --paper: `spml presets --paper lac --loss em`.')
     for paper in [args.paper] if args.paper else presets.PAPERS:
         table = presets.preset_overview(paper, args.loss)
-        print(papers.read_paper_values(paper).title, table.to_string(), sep='\n', end='\n\n')
+        print(paper_values.read_paper_values(paper).title, table.to_string(), sep='\n', end='\n\n')
 
 
 def _add_launch(command: _Parser):
@@ -1035,11 +1035,11 @@ def _train_sweep(args, **options):
     if args.paper in study.EXPERIMENTS:
         return study.find_experiment(args.paper).sweep(args.dataset, **options)
     if args.paper == 'methods':
-        return boards.sweep(suite, args.dataset, args.loss, **options)
+        return boards.sweep_boards(suite, args.dataset, args.loss, **options)
     if args.figure:
-        from spml_nb.replication import figure_runs
+        from spml_nb.replication import paper_figures
 
-        return figure_runs.sweep_figures(args.paper, args.figure, suite, **options)
+        return paper_figures.sweep_figures(args.paper, args.figure, suite, **options)
     from spml_nb.replication import tables
 
     return tables.sweep_tables(args.paper, args.table, suite, seeds=args.seeds, **options)
@@ -1083,16 +1083,16 @@ def _travel(args) -> bool | None:
             raise SpmlError(
                 'the file names its sweep itself: `spml sweep --unpack results.zip` alone.'
             )
-        packing.unpack(args.unpack, _plan_sweep)
+        packing.unpack_results(args.unpack, _plan_sweep)
         return None
     words = _name_sweep(args)
     plans = _plan_sweep(words)
     if args.pack:
-        packing.pack(args.pack, words, plans)
+        packing.pack_sweep(args.pack, words, plans)
         return None
     minutes, file = args.slice
     packing.train_slice(plans, _parse_minutes(minutes), args.jobs)
-    return not packing.collect(file, words, plans)
+    return not packing.collect_results(file, words, plans)
 
 
 def _parse_minutes(text: str) -> float:
@@ -1115,7 +1115,7 @@ def _name_sweep(args) -> list[str]:
 
 def _plan_sweep(words: list[str]) -> list:
     "A `sweeps.queue.Plan` for each step of a sweep."
-    args = parser().parse_args(['sweep', *words])
+    args = build_parser().parse_args(['sweep', *words])
     _check_sweep(args)
     if args.figure or args.paper in ('observed_choice', 'thresholds', 'ensembles'):
         raise SpmlError(
@@ -1133,7 +1133,7 @@ def _check_sweep(args):
     from spml_nb.replication import study
     from spml_nb.sweeps import presets
 
-    one_of(args.paper or '', [*presets.PAPERS, 'methods', *study.EXPERIMENTS], 'paper')
+    require_one_of(args.paper or '', [*presets.PAPERS, 'methods', *study.EXPERIMENTS], 'paper')
     if args.figure and (args.table or args.seeds):
         raise SpmlError('--figure goes without --table and --seeds: `spml sweep hml --figure 3`.')
     if args.loss and args.paper != 'methods':
@@ -1268,7 +1268,7 @@ def _doctor(args) -> bool:
 # ---- the command
 
 
-def completions() -> dict[str, str]:
+def complete_argument() -> dict[str, str]:
     """Shell completion of arguments.
 
     Returns:
@@ -1283,7 +1283,7 @@ def completions() -> dict[str, str]:
 
     lists = {
         'loss': methods.names(),
-        'benchmark': registry.names(),
+        'benchmark': registry.benchmark_names(),
         'paper': presets.PAPERS,
         'swept': ['methods', *study.EXPERIMENTS, *presets.PAPERS],
         'engine': queue.ENGINES,
@@ -1294,7 +1294,7 @@ def completions() -> dict[str, str]:
     values_of_fields = {'loss': methods.names(), 'dataset': data.names(), **CHOICES}
     cases = ' '.join(f'{name}) {_compgen(words)};;' for name, words in values_of_fields.items())
     names_of_fields = _compgen(Config.__annotations__)
-    runs = shlex.quote(str(settings.path('runs')))
+    runs = shlex.quote(str(settings.get_folder('runs')))
     return {kind: _compgen(words) for kind, words in lists.items()} | {
         'file': 'compgen -f -- "$1"',
         'run': (
@@ -1317,7 +1317,7 @@ class _PrintCompletion(argparse.Action):
     def __call__(self, command, namespace, shell, option=None):
         import shtab
 
-        bodies = completions().items()
+        bodies = complete_argument().items()
         preamble = ''.join(f'_spml_{kind}() {{ {body}; }}\n' for kind, body in bodies)
         script = shtab.complete(command, shell, preamble={shell: preamble})
         print(script, flush=True)  # raises BrokenPipeError here, not at exit
@@ -1333,7 +1333,7 @@ class _PrintVersion(argparse.Action):
         command.exit()
 
 
-def parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
     """The parser of `spml`. Parsed arguments have `do`, the function of the command, to be called
     with them.
     """
@@ -1392,7 +1392,7 @@ def main(argv: list[str] | None = None) -> int:
     _prepare_streams()
     args = None
     try:
-        args = parser().parse_args(argv)
+        args = build_parser().parse_args(argv)
         args.words = sys.argv[1:] if argv is None else argv
         with any_name_in_frames():
             failed = args.do(args)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from . import methods
-from .base.errors import SpmlError, one_of
+from .base.errors import SpmlError, require_one_of
 from spml_nb.methods.baselines import (
     an_loss,
     asymmetric_loss,
@@ -37,7 +37,7 @@ from spml_nb.methods.baselines import (
     zlpr_loss,
 )
 from .methods.boostlu import boosted_logits
-from .methods.core import LossMethod, find
+from .methods.core import LossMethod, find_method
 from .methods.crisp import class_priors, crisp_loss
 from .methods.em_apl import apl_select, em_apl_loss, em_loss
 from .methods.epr_count import epr_count_loss
@@ -141,7 +141,7 @@ class Loss(nn.Module):
         parameters = inspect.signature(self.function).parameters.values()
         allowed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in fixed]
         for key in hparams:
-            one_of(key, allowed, f'argument of the loss {name!r}')
+            require_one_of(key, allowed, f'argument of the loss {name!r}')
         self.name = name
         self.hparams = hparams
         self.fixed = fixed
@@ -169,7 +169,7 @@ class Loss(nn.Module):
 
 def _find_function(name: str) -> tuple[Callable[..., Tensor], dict[str, Any]]:
     """The loss of a method and the keyword arguments that its name fixes."""
-    method = find(name)
+    method = find_method(name)
     if issubclass(method, LossMethod):
         return method.function, method.fixed
     if name == 'hml':

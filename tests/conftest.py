@@ -134,7 +134,7 @@ def check_resumes_equally(config, monkeypatch):
     was not.
     """
     whole = training.train(config)
-    monkeypatch.setenv('SPML_NB_RUNS', str(settings.path('runs')) + '-resumed')
+    monkeypatch.setenv('SPML_NB_RUNS', str(settings.get_folder('runs')) + '-resumed')
 
     class Stop(Exception):
         pass

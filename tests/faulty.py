@@ -296,7 +296,7 @@ def of_runs():
     """Every run in the setting `runs`, finished or not. Returns: {name: as from `of_run`, None if
     it is not done}.
     """
-    root = settings.path('runs')
+    root = settings.get_folder('runs')
     return {
         folder.name: of_run(folder) if (folder / 'DONE').is_file() else None
         for folder in sorted(root.glob('*'))
@@ -304,9 +304,11 @@ def of_runs():
     }
 
 
-def of_record():
+def read_without_clean():
     "The table of record without what depends on the clock."
-    table = pd.read_csv(settings.path('outputs') / 'runs.csv', dtype=str, keep_default_na=False)
+    table = pd.read_csv(
+        settings.get_folder('outputs') / 'runs.csv', dtype=str, keep_default_na=False
+    )
     return table.drop(columns=['seconds', 'commit']).to_csv()
 
 

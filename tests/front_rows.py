@@ -7,14 +7,14 @@ import pytest
 from spml_nb import statistics, sweeps
 from spml_nb.replication import (
     agreement,
-    front,
-    front_cells,
+    front_page,
+    front_page_cells,
     gains,
     published,
     tables,
 )
 
-METHOD = next(m for m in front_cells.METHODS if m.name == 'HML')
+METHOD = next(m for m in front_page_cells.METHODS if m.name == 'HML')
 NOTHING = pd.DataFrame(columns=['source', 'loss', 'head', 'dataset', 'published', 'ours'])
 HEADS = {'own': ('hml', None), 'same': ('an', 'cosine'), 'plain': ('an', 'linear')}
 
@@ -33,13 +33,13 @@ def lines_for(panel, scores):
     lines = {}
     for part, (loss, head) in HEADS.items():
         plan = tables.plan_cell(
-            {**cell, 'config': {**cell['config'], 'loss': loss, 'head': head}}, front.SUITE
+            {**cell, 'config': {**cell['config'], 'loss': loss, 'head': head}}, front_page.SUITE
         )
-        lines = {sweeps.key(c): {'val_map': 50.0, 'test_map': 0.0} for c in plan.search} | lines
+        lines = {sweeps.run_key(c): {'val_map': 50.0, 'test_map': 0.0} for c in plan.search} | lines
         for config in tables.cell_final_runs(
             plan, pd.DataFrame.from_dict(lines, orient='index'), tuple(scores[part])
         ):
-            lines[sweeps.key(config)] = {'val_map': 50.0, 'test_map': scores[part][config.seed]}
+            lines[sweeps.run_key(config)] = {'val_map': 50.0, 'test_map': scores[part][config.seed]}
     return pd.DataFrame.from_dict(lines, orient='index').rename_axis('key')
 
 
@@ -96,7 +96,7 @@ def levels(sets=('coco18', 'ccp'), **means):
 @pytest.fixture(scope='module')
 def hml_on_voc():
     "The front with runs of HML on one set alone."
-    return front_cells.front_gains(lines_for('VOC', SCORES))
+    return front_page_cells.front_gains(lines_for('VOC', SCORES))
 
 
 @pytest.fixture

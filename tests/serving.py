@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw
 
 from spml_nb import training
 from spml_nb.data.loading import load
-from spml_nb.data.official.registry import check, find, prepare
+from spml_nb.data.official.registry import find_benchmark, list_missing_files, prepare_benchmark
 from spml_nb.runs.config import Config
 
 
@@ -188,7 +188,7 @@ def local(name, folder, url, **changes):
             bytes=None,
         )
 
-    benchmark = find(name)
+    benchmark = find_benchmark(name)
     return dataclasses.replace(benchmark, archives=tuple(map(moved, benchmark.archives)), **changes)
 
 
@@ -197,8 +197,8 @@ TINY = {'backbone': 'mini', 'image_size': 40, 'regime': 'finetune', 'epochs': 1,
 
 def ready(benchmark, root):
     "Prepare, check, load. Returns: Dataset."
-    prepare(benchmark, root, tell=lambda line: None)
-    assert check(benchmark, root) == []
+    prepare_benchmark(benchmark, root, tell=lambda line: None)
+    assert list_missing_files(benchmark, root) == []
     return load(benchmark.name, root=root)
 
 

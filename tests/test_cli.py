@@ -24,14 +24,14 @@ from spml_nb import data, methods
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.base.escaping import any_name_in_frames
-from spml_nb.cli import completions, main
+from spml_nb.cli import complete_argument, main
 from spml_nb.data import load
 from spml_nb.data.dataset import exclude_option
-from spml_nb.replication import figure_runs, study
+from spml_nb.replication import paper_figures, study
 from spml_nb.replication import tables as papers
 from spml_nb.runs import record
 from spml_nb.runs.config import ADDED, Config, config_to_dict, resolve, science_key
-from spml_nb.runs.fields import parse_fields
+from spml_nb.runs.config_parsing import parse_fields
 from spml_nb.runs.folder import Run, open_run, read_result
 from spml_nb.sweeps import boards
 from spml_nb.tools import doctor
@@ -236,7 +236,7 @@ def test_the_completion_executes_nothing_that_it_was_given(hostile, tmp_path, mo
     monkeypatch.chdir(folder)
     for module in (methods, data):
         monkeypatch.setattr(module, 'names', lambda: [f'b{text}', 'plain'])
-    bodies = completions()
+    bodies = complete_argument()
     script = '\n'.join(f'_spml_{kind}() {{ {body}; }}' for kind, body in bodies.items())
     for kind in bodies:
         script += (
@@ -395,7 +395,7 @@ def test_a_figure_is_swept_and_its_arrays_collected(capsys, monkeypatch):
         asked.append((paper, figure, suite, options['jobs'], options['dry_run']))
         return pd.DataFrame({'state': ['done', 'failed'], 'expected': 1.0})
 
-    monkeypatch.setattr(figure_runs, 'sweep_figures', sweep)
+    monkeypatch.setattr(paper_figures, 'sweep_figures', sweep)
     assert main(['sweep', 'hml', '--figure', '3', '--jobs', '2', '--dry-run']) == 0
     assert main(['sweep', 'lac', '--figure', '4']) == 1  # a run failed
     assert asked == [('hml', '3', 'photos', 2, True), ('lac', '4', 'photos', 1, False)]
@@ -416,10 +416,10 @@ def test_a_run_is_trained_from_the_terminal(capsys, photo_folder):
     assert main(words) == 0
     told = capsys.readouterr().out
     assert 'epoch  1/1' in told and 'test mAP' in told
-    (run,) = (file.parent.name for file in settings.path('runs').glob('*/config.json'))
+    (run,) = (file.parent.name for file in settings.get_folder('runs').glob('*/config.json'))
     assert told.splitlines()[-1] == f'Next: spml predict {run} PHOTOS'
     (config,) = (
-        json.loads(file.read_text()) for file in settings.path('runs').glob('*/config.json')
+        json.loads(file.read_text()) for file in settings.get_folder('runs').glob('*/config.json')
     )
     assert (config['loss'], config['lr'], config['hparams']['smoothing']) == ('ls', 1e-3, 0.2)
     assert main(words) == 0 and 'already done' in capsys.readouterr().out
@@ -559,8 +559,8 @@ def test_numbers_are_read_as_they_are_written_and_mappings_come_together(asked, 
 def test_like_of_a_damaged_run_is_told(capsys, monkeypatch):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))
     run = record.read_record(ROOT / 'outputs' / 'runs.csv').run[0]
-    (settings.path('runs') / run).mkdir(parents=True)
-    (settings.path('runs') / run / 'config.json').write_text('{')
+    (settings.get_folder('runs') / run).mkdir(parents=True)
+    (settings.get_folder('runs') / run / 'config.json').write_text('{')
     assert (
         main(['train', '--like', run]) == 2
         and 'config.json cannot be read: ' in capsys.readouterr().err
@@ -610,7 +610,7 @@ def test_side_information_belongs_to_its_method(capsys, photo_folder, tmp_path, 
     draw_side(photo_folder, tmp_path / 'known.csv')
     monkeypatch.chdir(tmp_path)
     assert main([*words, '-p', 'side', 'known.csv']) == 0
-    (folder,) = settings.path('runs').glob('epr_count-*')
+    (folder,) = settings.get_folder('runs').glob('epr_count-*')
     assert json.loads((folder / 'config.json').read_text())['side'].startswith(
         f'{tmp_path}/known.csv@'
     )
@@ -631,7 +631,7 @@ def test_like_finds_a_run_of_this_machine_and_one_that_only_the_record_has(capsy
         lambda config, nproc, tell: seen.append(config) or launch(config, nproc, tell=tell),
     )
     assert main(words) == 0
-    (folder,) = (done.parent for done in settings.path('runs').glob('*/DONE'))
+    (folder,) = (done.parent for done in settings.get_folder('runs').glob('*/DONE'))
     told, key = capsys.readouterr().out.splitlines()[-1], record.load().key[0]
     assert (
         main(['train', '--like', folder.name]) == 0
@@ -658,7 +658,7 @@ def test_scores_against_observed_labels_are_marked_where_a_run_is_trained(capsys
     ]
     with pytest.warns(UserWarning, match='known negative'):
         assert main(words) == 0
-    (run,) = settings.path('runs').glob('*/result.json')
+    (run,) = settings.get_folder('runs').glob('*/result.json')
     scores = json.loads(run.read_text())['scores']
     said = capsys.readouterr().out
     assert (
@@ -688,7 +688,7 @@ def test_a_run_that_names_hardly_a_class_says_so_where_no_f1_does(
     assert main(words) == 0
     assert ('On validation hardly any\n' in capsys.readouterr().out) == (column == 'positives')
     if asked:
-        run = open_run(next(settings.path('runs').glob('*/DONE')).parent)
+        run = open_run(next(settings.get_folder('runs').glob('*/DONE')).parent)
         named = expit(read_result(run).logits['val'].astype(float)) >= run.threshold()
         names = run.result()['class_names']
         assert asked == [(dict(zip(names, named.sum(0).tolist(), strict=True)), len(names))]
@@ -709,7 +709,7 @@ def test_predictions_say_how_many_labels_a_photo_the_threshold_names(
         *fields(dataset=photo_folder, labels='full', backbone='mini', regime='linear', epochs=1),
     ]
     assert main(words) == 0
-    (run,) = settings.path('runs').glob('*/result.json')
+    (run,) = settings.get_folder('runs').glob('*/result.json')
     result = json.loads(run.read_text())
     result['scores'] |= {
         'val_labels_a_photo': 1.25,
@@ -869,7 +869,7 @@ def test_a_folder_of_ones_own_is_compared_by_one_command(monkeypatch, photo_fold
     ]
     states[0] = 'failed'
     assert (
-        main(words) == 1 and not (settings.path('outputs') / 'runs.csv').exists()
+        main(words) == 1 and not (settings.get_folder('outputs') / 'runs.csv').exists()
     )  # no part of the record
 
 
@@ -917,7 +917,7 @@ def test_the_life_of_a_run(capsys, photo_folder, tmp_path):
         main(['train', *(word for name, value in fields.items() for word in ('-p', name, value))])
         == 0
     )
-    name = next(settings.path('runs').glob('an-*')).name
+    name = next(settings.get_folder('runs').glob('an-*')).name
 
     def told(*words, status=0):
         capsys.readouterr()
@@ -1315,7 +1315,7 @@ def test_what_a_missing_name_means_is_asked_or_told(
 def test_a_threshold_that_names_nearly_everything_is_said_after_the_training(photo_folder, capsys):
     words = ['train', *fields(dataset=photo_folder, backbone='mini', regime='linear', epochs=1)]
     assert main(words) == 0
-    (run,) = settings.path('runs').glob('*/result.json')
+    (run,) = settings.get_folder('runs').glob('*/result.json')
     result = json.loads(run.read_text())
     result['thresholds'] |= {'named': 2.9, 'labels': 1.2}
     run.write_text(json.dumps(result))

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from training.test_group import config
+from training.test_distributed import config
 
 from spml_nb import runs, training
 from spml_nb.base.errors import SpmlError

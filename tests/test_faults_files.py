@@ -22,9 +22,9 @@ from faulty import (
     end,
     leftovers,
     needs_fork,
-    of_record,
     of_run,
     of_runs,
+    read_without_clean,
     room,
     start,
     wait_for,
@@ -83,7 +83,7 @@ def once_more(config):
 def whole(config, monkeypatch):
     "What the run comes to when nothing happens."
     with monkeypatch.context() as patch:
-        patch.setenv('SPML_NB_RUNS', str(settings.path('runs')) + '-whole')
+        patch.setenv('SPML_NB_RUNS', str(settings.get_folder('runs')) + '-whole')
         return once_more(config)
 
 
@@ -173,7 +173,7 @@ def record():
     for seed in (0, 1):
         finish(seed)
     runs.export_csv()
-    return settings.path('outputs') / 'runs.csv'
+    return settings.get_folder('outputs') / 'runs.csv'
 
 
 def finish(seed):
@@ -202,7 +202,7 @@ def test_no_room_for_the_table_of_record_keeps_the_old_one(record):
 def test_no_room_for_the_pages_leaves_old_ones_or_new_ones(monkeypatch):
     monkeypatch.setattr(published_tables, 'list_papers', lambda: ['hml'])
     lines = lines_for('hml', '5', 'photos', lambda row, column, seed: 70.0)
-    outputs = settings.path('outputs')
+    outputs = settings.get_folder('outputs')
     put_record(outputs, lines[:5])
     pages.write_pages(tell=quiet)
     old = bytes_of(outputs)
@@ -328,7 +328,7 @@ def test_data_that_cannot_be_read_are_named_and_nothing_is_begun(own, way, name)
     refused(
         lambda: training.train(Config(dataset=str(own), backbone='mini')), Path(name).name, own.name
     )
-    assert not [file for file in settings.path('runs').glob('*') if file.is_dir()]
+    assert not [file for file in settings.get_folder('runs').glob('*') if file.is_dir()]
 
 
 def test_a_disk_that_fails_while_a_photo_or_the_table_is_read_is_told(own, monkeypatch):
@@ -387,7 +387,7 @@ def test_what_cannot_be_overwritten_in_a_begun_run_is_named(config, way, name):
 @pytest.mark.parametrize('way', WAYS[:1] + WAYS[2:])
 def test_a_table_of_record_that_cannot_be_read_is_named(record, way):
     way(record)
-    for do in (runs.export_csv, sweeps.finished, pages.record):
+    for do in (runs.export_csv, sweeps.load_finished_runs, pages.record):
         refused(do, record, 'cannot be read', 'version control')
 
 
@@ -551,14 +551,14 @@ def test_a_damaged_table_of_record_is_neither_read_nor_written(record, harm):
     record.write_text(HARM[harm](record.read_text()))
     damaged = record.read_bytes()
     finish(2)
-    for do in (runs.export_csv, sweeps.finished, lambda: sweeps.plan_runs([Config()])):
+    for do in (runs.export_csv, sweeps.load_finished_runs, lambda: sweeps.plan_runs([Config()])):
         refused(do, record, 'line', 'version control')
     assert record.read_bytes() == damaged
 
 
 def test_a_table_of_record_that_is_not_text_is_refused(record):
     record.write_bytes(record.read_bytes() + b'\xff\xfe\x00')
-    for do in (runs.export_csv, sweeps.finished):
+    for do in (runs.export_csv, sweeps.load_finished_runs):
         refused(do, record, 'cannot be read')
 
 
@@ -566,7 +566,9 @@ def test_lines_that_are_there_twice_count_once(record):
     text = record.read_text()
     record.write_text(text + text.split('\n')[1] + '\n')
     assert (
-        len(sweeps.finished()) == 2 and len(runs.export_csv()) == 2 and record.read_text() == text
+        len(sweeps.load_finished_runs()) == 2
+        and len(runs.export_csv()) == 2
+        and record.read_text() == text
     )
 
 
@@ -624,20 +626,20 @@ def test_two_sweeps_at_once_end_as_one_and_none_says_that_a_run_failed(
         for loss in ('an', 'em')
     ]
     assert end(start('sweep', configs=configs)) == 0
-    whole, table = of_runs(), of_record()
+    whole, table = of_runs(), read_without_clean()
     for kind in ('RUNS', 'OUTPUTS'):
         monkeypatch.setenv(f'SPML_NB_{kind}', str(tmp_path / 'both' / kind))
     said = [tmp_path / f'{k}.txt' for k in range(2)]
     both = [start('sweep', configs=configs, said=file, pause=0.05) for file in said]
     assert [end(process) for process in both] == [0, 0], [file.read_text() for file in said]
-    assert (of_runs(), of_record()) == (whole, table)
+    assert (of_runs(), read_without_clean()) == (whole, table)
     for file in said:
         assert (
             re.search(r'([12])/\1 done, 0 failed', file.read_text()) or not file.read_text()
         )  # of what was left when it looked
     assert leftovers(tmp_path / 'both') == [] and all(
         (folder / 'log.txt').is_file()
-        for folder in settings.path('runs').iterdir()
+        for folder in settings.get_folder('runs').iterdir()
         if folder.is_dir()
     )
 
@@ -645,7 +647,7 @@ def test_two_sweeps_at_once_end_as_one_and_none_says_that_a_run_failed(
 @pytest.mark.slow
 @needs_fork
 def test_two_builds_of_the_tables_at_once_end_as_one():
-    outputs = settings.path('outputs')
+    outputs = settings.get_folder('outputs')
     put_record(outputs, lines_for('hml', '5', 'photos', lambda row, column, seed: 70.0))
     assert end(start('build_pages')) == 0
     whole = bytes_of(outputs)

@@ -18,8 +18,8 @@ from faulty import (
     leftovers,
     moments,
     needs_fork,
-    of_record,
     of_runs,
+    read_without_clean,
     start,
     timed,
     wait_for,
@@ -132,12 +132,12 @@ def test_training_killed_before_each_of_its_files_gets_its_name_ends_with_the_sa
             break
         assert (
             status == -signal.SIGKILL
-            and leftovers(settings.path('runs'))
+            and leftovers(settings.get_folder('runs'))
             and not any(of_runs().values())
         )
         assert end(start('train', config=config)) == 0
         assert of_runs() == whole, n
-        assert leftovers(settings.path('runs')) == []  # cleaned by the next command
+        assert leftovers(settings.get_folder('runs')) == []  # cleaned by the next command
     assert (
         n == 14
         # config; best by two rules, metrics and last of each epoch; last again between the stages;
@@ -154,7 +154,7 @@ def test_what_is_left_when_a_run_is_killed_in_its_last_step_is_cleaned(photos, c
         'epochs': 1,
     }
     assert end(start('train', config=config)) == 0
-    whole, folder = of_runs(), next(settings.path('runs').glob('an-*'))
+    whole, folder = of_runs(), next(settings.get_folder('runs').glob('an-*'))
     shutil.copy(folder / 'best.pt', folder / 'last.pt')
     assert end(start('train', config=config)) == 0
     assert of_runs() == whole
@@ -279,7 +279,7 @@ def test_a_sweep_killed_at_random_moments_ends_with_the_same_runs_and_table(
 ):
     words, rng = {'configs': configs(photos, 4), 'pause': 0.02}, random.Random(3)
     elsewhere(monkeypatch, tmp_path, 'whole')
-    duration, whole, table = timed('sweep', **words), of_runs(), of_record()
+    duration, whole, table = timed('sweep', **words), of_runs(), read_without_clean()
     for k, moment in enumerate(moments(rng, duration, 4)):
         elsewhere(monkeypatch, tmp_path, f'killed{k}')
         said = tmp_path / f'said{k}.txt'
@@ -296,7 +296,10 @@ def test_a_sweep_killed_at_random_moments_ends_with_the_same_runs_and_table(
             for name, found in of_runs().items()
         )
         assert end(start('sweep', said=said, **words)) == 0, said.read_text()
-        assert ({name: numbers(found) for name, found in of_runs().items()}, of_record()) == (
+        assert (
+            {name: numbers(found) for name, found in of_runs().items()},
+            read_without_clean(),
+        ) == (
             {name: numbers(found) for name, found in whole.items()},
             table,
         )
@@ -334,37 +337,40 @@ def lines():
 
 def test_building_the_tables_killed_at_random_moments(lines, tmp_path, monkeypatch):
     elsewhere(monkeypatch, tmp_path, 'old')
-    outputs = settings.path('outputs')
+    outputs = settings.get_folder('outputs')
     put_record(outputs, lines[:5])
     assert end(start('build_pages')) == 0
     old, rng = bytes_of(outputs), random.Random(4)
 
     def rebuild_in(name):
         elsewhere(monkeypatch, tmp_path, name)
-        shutil.copytree(outputs, settings.path('outputs'))
-        put_record(settings.path('outputs'), lines)
+        shutil.copytree(outputs, settings.get_folder('outputs'))
+        put_record(settings.get_folder('outputs'), lines)
 
     rebuild_in('whole')
-    duration, whole = timed('build_pages', pause=0.1), bytes_of(settings.path('outputs'))
+    duration, whole = timed('build_pages', pause=0.1), bytes_of(settings.get_folder('outputs'))
     assert sum(old[name] != whole[name] for name in whole) >= 5
     for k, moment in enumerate(moments(rng, duration, 4)):
         rebuild_in(f'killed{k}')
         kill_after(
             start('build_pages', pause=0.1), (duration + moment) / 2
         )  # in the second half, when files are written
-        left = leftovers(settings.path('outputs'))
-        now = bytes_of(settings.path('outputs'))
+        left = leftovers(settings.get_folder('outputs'))
+        now = bytes_of(settings.get_folder('outputs'))
         assert all(now[name] in (old[name], whole[name]) for name in old)
         for name in left:
             os.utime(
-                settings.path('outputs') / name, (time.time() - 2 * HOUR,) * 2
+                settings.get_folder('outputs') / name, (time.time() - 2 * HOUR,) * 2
             )  # what an hour does
         assert end(start('build_pages')) == 0
-        assert bytes_of(settings.path('outputs')) == whole
+        assert bytes_of(settings.get_folder('outputs')) == whole
 
 
 def test_a_build_of_the_tables_removes_only_what_is_old(lines):
-    put_record(settings.path('outputs'), lines)
-    old, young = age(settings.path('outputs'), 2 * HOUR), age(settings.path('outputs') / 'hml', 60)
+    put_record(settings.get_folder('outputs'), lines)
+    old, young = (
+        age(settings.get_folder('outputs'), 2 * HOUR),
+        age(settings.get_folder('outputs') / 'hml', 60),
+    )
     assert end(start('build_pages')) == 0
     assert young.exists() and not old.exists()

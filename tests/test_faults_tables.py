@@ -88,10 +88,10 @@ def refused(folder, *parts):
         trained(folder)
     for part in parts:
         assert part in str(caught.value), str(caught.value)
-    assert not [file for file in settings.path('runs').glob('*') if file.is_dir()]
+    assert not [file for file in settings.get_folder('runs').glob('*') if file.is_dir()]
     assert not [
         file
-        for file in settings.path('cache').rglob('*')
+        for file in settings.get_folder('cache').rglob('*')
         if file.is_file() and file.suffix != '.lock'
     ]
     return str(caught.value)

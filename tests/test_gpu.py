@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from side_files import invented
-from training.test_group import config
+from training.test_distributed import config
 
 from spml_nb import methods, models, runs, training
 from spml_nb.methods import core
@@ -43,7 +43,7 @@ def one_loss(name, device):
     torch.manual_seed(0)
     z = torch.zeros(12, 5, dtype=torch.int8)
     z[torch.arange(12), torch.arange(12) % 5] = 1
-    head = core.find(name).head
+    head = core.find_method(name).head
     model = models.create(
         'mini', 5, head=head, weights='none', **({'d': 16} if head == 'labelwise' else {})
     ).eval()

@@ -1,5 +1,5 @@
 """The notebooks as a person runs them in JupyterLab: opened in a browser, all cells run from the
-menu. Needs what test_site.py needs.
+menu. Needs what test_index_page.py needs.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ import pandas as pd
 import psutil
 import pytest
 from conftest import draw_photo_folder
-from replication import test_site
+from replication import test_index_page
 from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 pytest.importorskip('jupyterlab', reason='JupyterLab is not installed')
-chromium, pytestmark = test_site.chromium, test_site.pytestmark
+chromium, pytestmark = test_index_page.chromium, test_index_page.pytestmark
 ROOT = Path(__file__).resolve().parents[1]
 SETTINGS = {
     '@jupyterlab/apputils-extension/notification': {'fetchNews': 'false', 'checkForUpdates': False}

@@ -15,7 +15,7 @@ from timing import ratio
 import spml_nb.metrics as metrics
 from spml_nb.base.errors import SpmlError
 from spml_nb.metrics import (
-    DEFINITIONS,
+    MAP_DEFINITIONS,
     average_precision,
     best_threshold,
     f1,
@@ -219,7 +219,7 @@ def test_it_is_faster_than_the_loop_over_scikit_learn(kind):
 
 def test_definitions_differ_in_classes_without_a_positive():
     scores, targets = np.array([[2.0, 1.0, 0.0], [1.0, 2.0, 0.0]]), np.array([[1, 0, 0], [0, 1, 0]])
-    assert set(DEFINITIONS) == {'cole', 'two_way'}
+    assert set(MAP_DEFINITIONS) == {'cole', 'two_way'}
     assert mean_average_precision(scores, targets, **find_map_definition('cole')) == pytest.approx(
         200 / 3
     )

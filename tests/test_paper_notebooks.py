@@ -8,7 +8,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-from spml_nb.replication import figure_runs, published, tables
+from spml_nb.replication import paper_figures, published, tables
 
 NOTEBOOKS = Path(__file__).resolve().parents[1] / 'nbs' / 'papers'
 
@@ -36,7 +36,7 @@ def test_a_papers_notebook_shows_every_table_and_figure(paper):
     source = '\n'.join(cell.source for cell in notebook(paper).cells)
     for number in published.table_numbers(paper):
         assert f"pages.table_section('{paper}', '{number}', runs)" in source
-    for number in figure_runs.list_figures(paper):
+    for number in paper_figures.list_figures(paper):
         assert f"pages.Picture('{paper}', '{number}')" in source
 
 
@@ -57,7 +57,7 @@ def test_the_papers_notebooks_need_no_run(tmp_path):
         for number in published.table_numbers(paper):
             missing = tables.table(paper, number, pd.DataFrame()).progress('photos')['todo'] > 0
             assert (tables.table_command(paper, number, 'photos') in text) == missing
-        for number in figure_runs.list_figures(paper):
+        for number in paper_figures.list_figures(paper):
             assert f'spml sweep {paper} --figure {number} --suite photos' in text
         assert (
             'not run' in text

@@ -77,7 +77,7 @@ def test_every_command_in_readme_is_one():
         for line in part.splitlines()
         if line.startswith('spml ')
     }
-    (commands,) = [action for action in cli.parser()._actions if action.dest == 'command']
+    (commands,) = [action for action in cli.build_parser()._actions if action.dest == 'command']
     assert used - {'--help'} <= set(commands.choices)
     targets = {
         line.split(':')[0]

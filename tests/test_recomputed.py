@@ -15,7 +15,7 @@ import pytest
 from recorded import of_a_suite
 from scipy import stats
 
-from spml_nb.replication import claims, front_cells, tables
+from spml_nb.replication import claims, front_page_cells, tables
 from spml_nb.runs.record import read_record
 
 RECORD = Path(__file__).resolve().parents[1] / 'outputs' / 'runs.csv'
@@ -76,20 +76,20 @@ def scores(loss, dataset, head='linear', labels='single', column='test_map'):
 
 @cache
 def resampled():
-    """The scores on samples of the test images, which tests/replication/test_resampling.py makes
+    """The scores on samples of the test images, which tests/replication/test_image_error.py makes
     again.
     """
     with np.load(RECORD.with_name('test_images.npz')) as found:
         return dict(found)
 
 
-def effect(differences, image_sd):
+def effect(differences, default_image_error):
     """(mean, variance, degrees of freedom): over seeds, and over the test images, which all seeds
     share.
     """
     d = np.asarray(differences)
     of_seeds = d.var(ddof=1) / len(d)
-    variance = of_seeds + image_sd**2 * (d != 0).any()
+    variance = of_seeds + default_image_error**2 * (d != 0).any()
     return (
         d.mean(),
         variance,
@@ -135,7 +135,7 @@ CLAIMS = {  # claim: method, those it is compared with, columns
 
 @cache
 def report(paper):
-    return claims.report_claims('photos', tables.record(RECORD), paper).set_index('id')
+    return claims.report_claims('photos', tables.read_recorded_runs(RECORD), paper).set_index('id')
 
 
 @pytest.mark.parametrize('id', CLAIMS)
@@ -206,9 +206,9 @@ def test_the_papers_side_of_a_forest_plot_is_what_its_table_prints():
 def test_the_fronts_gain_of_em_is_that_of_the_record(panel):
     if not complete([('em', *SINGLE), ('an', *SINGLE)], [SETS[panel]]):
         pytest.skip('no runs are recorded')
-    known = tables.record(RECORD)
+    known = tables.read_recorded_runs(RECORD)
     line = (
-        front_cells.front_gains(known[known.loss.isin(['em', 'an'])])
+        front_page_cells.front_gains(known[known.loss.isin(['em', 'an'])])
         .set_index(['method', 'panel'])
         .loc[('EM', panel)]
     )

@@ -638,7 +638,9 @@ def size_of(behind, ours):
 def report(paper):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('SPML_NB_OUTPUTS', str(RECORD.parent))  # runs.csv and test_images.npz
-        return claims.report_claims('photos', tables.record(RECORD), paper).set_index('id')
+        return claims.report_claims('photos', tables.read_recorded_runs(RECORD), paper).set_index(
+            'id'
+        )
 
 
 @pytest.mark.parametrize('id', ASKED)

@@ -14,7 +14,7 @@ import yaml
 from recorded import BACKBONE, of_a_suite
 from scipy import stats
 
-from spml_nb.replication import agreement, board, front_cells, gains, tables
+from spml_nb.replication import agreement, board_summary, front_page_cells, gains, tables
 from spml_nb.replication.experiments import budget
 from spml_nb.runs.record import read_record
 
@@ -98,12 +98,12 @@ def gain(dataset, own, base):
 def boards():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('SPML_NB_OUTPUTS', str(RECORD.parent))
-        yield gains.gains_of_suites(tables.record(RECORD))
+        yield gains.gains_of_suites(tables.read_recorded_runs(RECORD))
 
 
 def test_the_first_column_of_the_board(boards):
     compared = 0
-    for row in board.list_board_rows(boards, {}):
+    for row in board_summary.list_board_rows(boards, {}):
         place = row['loss'], row['head'], row['labels']
         by_set = {
             dataset: gain(dataset, place, ('an',))
@@ -175,9 +175,9 @@ def spearman(cells, within):
 def compared(boards):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('SPML_NB_OUTPUTS', str(RECORD.parent))
-        known = tables.record(RECORD)
+        known = tables.read_recorded_runs(RECORD)
         return agreement.source_agreement(
-            front_cells.front_gains(known), agreement.gains_by_source(known), boards
+            front_page_cells.front_gains(known), agreement.gains_by_source(known), boards
         )
 
 
@@ -292,7 +292,7 @@ def budgets(tmp_path_factory):
     folder = tmp_path_factory.mktemp('outputs')
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('SPML_NB_OUTPUTS', str(folder))
-        known = tables.record(RECORD)
+        known = tables.read_recorded_runs(RECORD)
         budget.write_budgets(known)
         yield folder, budget.average_by_budget(budget.gains_by_budget(known))
 
@@ -348,7 +348,7 @@ def trained_beside():
 
 
 def finals_beside(loss, dataset, head):
-    "As `finals`, where half of validation is trained on."
+    "As `final_configs`, where half of validation is trained on."
     runs = trained_beside()
     runs = runs[(runs.loss == loss) & (runs.dataset == dataset) & (runs['head'] == head)]
     tried = runs[runs.seed == SEARCH]

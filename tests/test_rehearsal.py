@@ -15,7 +15,7 @@ from serving import jpeg, local, tar_of, zip_of
 from small_copies import TELL, coco, cub_members, make_nus, voc_members
 
 from spml_nb.base import settings
-from spml_nb.data.official.registry import prepare
+from spml_nb.data.official.registry import prepare_benchmark
 from spml_nb.replication import published, tables
 from spml_nb.runs import record
 from spml_nb.runs.config import resolve
@@ -104,7 +104,9 @@ def official_data(tmp_path_factory):
         downloads = root / name / 'downloads'
         downloads.mkdir(parents=True)
         counts = make(downloads)
-        prepare(local(name, downloads, 'http://nowhere.invalid', counts=counts), root, **TELL)
+        prepare_benchmark(
+            local(name, downloads, 'http://nowhere.invalid', counts=counts), root, **TELL
+        )
     return root
 
 
@@ -182,7 +184,10 @@ def test_every_row_of_the_main_table_goes_from_the_official_files_to_its_cell(
 
     record.export_csv()
     table = tables.table(
-        paper, number, tables.record(settings.path('outputs') / 'runs.csv'), 'paper'
+        paper,
+        number,
+        tables.read_recorded_runs(settings.get_folder('outputs') / 'runs.csv'),
+        'paper',
     )
     filled = table.cells[table.cells.state != 'none'].set_index('row')
     assert filled.column.to_dict() == cells

@@ -10,21 +10,21 @@ from sklearn.metrics import roc_auc_score
 from spml_nb.base.errors import SpmlError
 from spml_nb.metrics import mean_average_precision
 from spml_nb.statistics import (
+    EQUIVALENCE_MARGIN,
     IMAGE_SD,
-    MARGIN,
     Effect,
     Scores,
     Size,
     Verdict,
     classify_size,
     decide_by_effects,
+    default_image_error,
     describe_decision,
     estimate_effect,
     estimate_paired_effect,
     format_number,
     holm,
     image_draws,
-    image_sd,
     pool_effects,
     rank_correlation,
     resampled_auc,
@@ -222,20 +222,20 @@ def test_the_chance_of_the_test_images_is_counted_where_only_scores_are_known():
         and isinstance(counted, Effect)
         and counted.error == pytest.approx((alone.error**2 + 0.49) ** 0.5)
     )
-    assert image_sd('mini_voc') == IMAGE_SD['mini_voc'] and image_sd('my own photos') == max(
-        IMAGE_SD.values()
-    )
+    assert default_image_error('mini_voc') == IMAGE_SD['mini_voc'] and default_image_error(
+        'my own photos'
+    ) == max(IMAGE_SD.values())
     assert (
-        image_sd('coco18', 'mAP@sample')
+        default_image_error('coco18', 'mAP@sample')
         == 0.5
-        == image_sd('my own photos', 'mAP@sample')
-        < image_sd('coco18', 'mAP@class')
+        == default_image_error('my own photos', 'mAP@sample')
+        < default_image_error('coco18', 'mAP@class')
         == IMAGE_SD['coco18']
     )
     a, b = (Scores(pd.Series(each), '') for each in (d, [0.0] * 3))
     assert (
-        estimate_paired_effect(a, b, image_sd('coco18', 'mAP@sample')).error
-        < estimate_paired_effect(a, b, image_sd('coco18')).error
+        estimate_paired_effect(a, b, default_image_error('coco18', 'mAP@sample')).error
+        < estimate_paired_effect(a, b, default_image_error('coco18')).error
     )
 
 
@@ -244,7 +244,7 @@ def test_equal_differences_have_no_width():
     assert (same.low, same.high, same.p, same.equivalent) == (1, 1, 0, 1) and estimate_effect(
         [0.0, 0.0]
     ).equivalent == 0
-    assert MARGIN == 0.5
+    assert EQUIVALENCE_MARGIN == 0.5
 
 
 def test_holm_is_monotone_and_never_above_one():

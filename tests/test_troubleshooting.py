@@ -39,7 +39,7 @@ def test_every_command_exists(command):
     if program == 'make':
         assert re.search(f'^{name}:', (ROOT / 'Makefile').read_text(), re.M)
         return
-    choices = cli.parser()._subparsers._group_actions[0].choices
+    choices = cli.build_parser()._subparsers._group_actions[0].choices
     options = {'-h', '--help'} | {
         option for action in choices[name]._actions for option in action.option_strings
     }

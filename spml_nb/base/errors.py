@@ -79,7 +79,7 @@ def _abbreviate(value: object) -> str:
         return 'a number of thousands of digits'
 
 
-def one_of(value: T, allowed: Iterable[object], what: str, remedy: str = '') -> T:
+def require_one_of(value: T, allowed: Iterable[object], what: str, remedy: str = '') -> T:
     """Return `value` if it is allowed.
 
     Args:

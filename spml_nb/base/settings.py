@@ -7,7 +7,7 @@ from configparser import Error as ConfigError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .errors import SpmlError, one_of
+from .errors import SpmlError, require_one_of
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +26,7 @@ PATHS = ('data', 'cache', 'runs', 'outputs')
 DECODE = ('once', 'always')  # keep decoded photos in the cache, or decode them for every batch
 
 
-def settings_file() -> Path | None:
+def find_settings_file() -> Path | None:
     """Find settings.ini.
 
     Returns:
@@ -71,7 +71,7 @@ def _read_file(file: Path) -> dict[str, str]:
     if 'spml_nb' not in parser:
         raise SpmlError(f'{file} has no section [spml_nb]. Add that line above its settings.')
     for key in parser['spml_nb']:
-        one_of(key, _DEFAULTS, f'setting in {file}')
+        require_one_of(key, _DEFAULTS, f'setting in {file}')
     return dict(parser['spml_nb'])
 
 
@@ -85,7 +85,7 @@ def read_settings() -> dict[str, Any]:
     Raises:
         SpmlError: If the file cannot be read, has no section [spml_nb], or has an unknown key.
     """
-    file = settings_file()
+    file = find_settings_file()
     from_file = _read_file(file) if file is not None else {}
     values = {
         key: os.environ.get(f'SPML_NB_{key.upper()}') or from_file.get(key) or default
@@ -94,14 +94,16 @@ def read_settings() -> dict[str, Any]:
     return {**values, 'base': file.parent if file else Path.cwd()}
 
 
-def path(kind: str) -> Path:
+def get_folder(kind: str) -> Path:
     """The absolute path of a folder in the settings, which may not exist yet.
 
     Args:
         kind: 'data', 'cache', 'runs' or 'outputs'.
     """
     values = read_settings()
-    return (values['base'] / expand_home(values[one_of(kind, PATHS, 'kind of folder')])).resolve()
+    return (
+        values['base'] / expand_home(values[require_one_of(kind, PATHS, 'kind of folder')])
+    ).resolve()
 
 
 def expand_home(folder: str | Path) -> Path:
@@ -123,7 +125,7 @@ def count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count() or 1
 
 
-def device(name: str | None = None) -> 'torch.device':
+def choose_device(name: str | None = None) -> 'torch.device':
     """Choose the device to train on.
 
     Args:
@@ -148,4 +150,4 @@ def device(name: str | None = None) -> 'torch.device':
     for kind in kinds:
         allowed += [kind, *(f'{kind}:{k}' for k in range(counts[kind]))]
     remedy = 'Set `device` in settings.ini or SPML_NB_DEVICE.'
-    return torch.device(one_of(chosen, allowed, 'device', remedy))
+    return torch.device(require_one_of(chosen, allowed, 'device', remedy))

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ..base import settings
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 from ..base.escaping import escape_for_terminal
 
 PARTS = ('train', 'val', 'test')
@@ -27,7 +27,7 @@ FAMILIES = {  # data sets that take the published hyper-parameters of a paper's 
 }
 
 
-def dataset_family(dataset: str) -> str:
+def find_family(dataset: str) -> str:
     "The set whose published hyper-parameters apply: 'voc', 'coco', 'nus', 'cub' or 'other'."
     return FAMILIES.get(dataset, 'other')
 
@@ -99,7 +99,7 @@ class Dataset:
 
     def rows(self, part: str) -> np.ndarray:
         "Sorted row numbers of 'train', 'val', 'test' or 'all'."
-        one_of(part, (*PARTS, 'all'), 'part of a data set')
+        require_one_of(part, (*PARTS, 'all'), 'part of a data set')
         return np.arange(len(self)) if part == 'all' else np.flatnonzero(self.split == part)
 
     @property
@@ -159,7 +159,7 @@ class Dataset:
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()[:12]
 
 
-def default_part(data: Dataset, trained_on: bool) -> str:
+def choose_default_part(data: Dataset, trained_on: bool) -> str:
     """Choose the part that a model is scored on by default.
 
     Args:

@@ -50,7 +50,7 @@ def open_photo(file: Path | BinaryIO) -> Image.Image:
 HUGE = 2**26  # pixels
 
 
-def upright(image: Image.Image) -> Image.Image:
+def to_upright_rgb(image: Image.Image) -> Image.Image:
     """Convert an opened image of any mode to RGB, rotated as its EXIF tag says, on white.
 
     A JPEG of more than `HUGE` pixels is decoded at half its size, which saves three quarters of
@@ -145,7 +145,7 @@ class PixelBudget:
 
 
 # for all threads of the process: about 1 GiB, counting the copies made by conversion and rotation
-budget = PixelBudget(2**27)
+pixel_budget = PixelBudget(2**27)
 
 
 def describe_animated(files: Iterable, names: Iterable[str]) -> str:

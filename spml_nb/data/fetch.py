@@ -42,7 +42,7 @@ def _beside(file, ending):
     return file.with_name(file.name + ending)
 
 
-def read_download_note(file: Path) -> dict:
+def read_json_note(file: Path) -> dict:
     "Read a small JSON object; an empty dict if it is missing, damaged or not an object."
     try:
         content = json.loads(require_regular_file(file).read_text())
@@ -68,7 +68,7 @@ def file_checksums(file: Path) -> dict:
     record = _beside(file, '.ok')
     try:
         identity = _identity(file)
-        note = read_download_note(record)
+        note = read_json_note(record)
         if 'sha256' in note and identity.items() <= note.items():
             return note
         hashes = [hashlib.new(name, usedforsecurity=False) for name in ('md5', 'sha256')]
@@ -190,7 +190,7 @@ class _Transfer:
             if file.is_symlink():
                 file.unlink()  # its target does not belong to this download
         have = file_size(self.part)
-        note = read_download_note(note_file)
+        note = read_json_note(note_file)
         with self._open(self._headers(have, note)) as response:
             have, total = self._resume(response, have, note)
             if have == total and have:
@@ -533,7 +533,7 @@ def unpack_archive(archive: Path, root: Path, tell=print) -> Path:
     archive, root = Path(archive), Path(root)
     with hold_lock(root, tell):
         sums = file_checksums(archive)
-        if read_download_note(root / UNPACKED_MARK).get('sha256') == sums['sha256']:
+        if read_json_note(root / UNPACKED_MARK).get('sha256') == sums['sha256']:
             return root
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise SpmlError(

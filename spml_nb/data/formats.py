@@ -49,7 +49,7 @@ _UNSPECIFIC = ('table', 'folders')  # also found beside the label files of other
 _SUFFIXES = ('.json', '.xml', '.yaml', '.yml', '.csv', '.tsv', '.txt', '.xlsx')
 
 
-def recognise(location: Path) -> dict[str, dict]:
+def recognise_layout(location: Path) -> dict[str, dict]:
     """Find the label files of a file or folder, by their content.
 
     Returns:
@@ -134,7 +134,7 @@ def choose_layout(location: Path, name: str = '') -> tuple[Layout, dict]:
     """
     if name in ('folders', 'huggingface'):
         return LAYOUTS[name], {location: None}
-    formats = recognise(location)
+    formats = recognise_layout(location)
     if name:
         formats = {key: files for key, files in formats.items() if key == name}
     if len(formats) == 1:

@@ -22,11 +22,17 @@ import torch
 from PIL import Image
 
 from ..base import files, settings
-from ..base.devices import is_queued
-from ..base.errors import SpmlError, one_of, warn
+from ..base.devices import copies_asynchronously
+from ..base.errors import SpmlError, require_one_of, warn
 from ..base.progress import progress_meter
 from .dataset import Dataset, join_items
-from .decoding import budget, describe_animated, explain_unreadable, open_photo, upright
+from .decoding import (
+    describe_animated,
+    explain_unreadable,
+    open_photo,
+    pixel_budget,
+    to_upright_rgb,
+)
 
 CACHE_VERSION = 2  # raise it when decoding the same files would give other pixels
 LONGEST_SIDE = 640  # pixels of the longer side of a photo that keeps its proportions
@@ -45,12 +51,12 @@ def squash_image(image: Image.Image, size: int) -> np.ndarray:
         (size, size, 3) uint8, RGB, bilinear with antialiasing.
 
     Raises:
-        SpmlError: As `upright`.
+        SpmlError: As `to_upright_rgb`.
 
     Source:
         Cole et al. 2021 (448 × 448).
     """
-    return np.asarray(upright(image).resize((size, size), _BILINEAR))
+    return np.asarray(to_upright_rgb(image).resize((size, size), _BILINEAR))
 
 
 def reduce_image(image: Image.Image, longest: int) -> np.ndarray:
@@ -63,9 +69,9 @@ def reduce_image(image: Image.Image, longest: int) -> np.ndarray:
         (h, w, 3) uint8, RGB.
 
     Raises:
-        SpmlError: As `upright`.
+        SpmlError: As `to_upright_rgb`.
     """
-    image = upright(image)
+    image = to_upright_rgb(image)
     size = _reduced_size(image.size, longest)
     return np.asarray(image if size == image.size else image.resize(size, _BILINEAR))
 
@@ -83,7 +89,7 @@ def cache_file(dataset: Dataset, size: int) -> Path:
 
 
 def _cache_folder():
-    return settings.path('cache') / 'images'
+    return settings.get_folder('cache') / 'images'
 
 
 def _cache_name(dataset_name):
@@ -204,7 +210,7 @@ def _decoded(dataset, size, progress, shape):
 def _decode(file, size, shape):
     "The pixels of a photo as `shape` makes them, or why it cannot be used (str)."
     try:
-        with open_photo(file) as image, budget.hold(image):
+        with open_photo(file) as image, pixel_budget.hold(image):
             return shape(image, size)
     except Exception as error:  # decoders raise many types for damaged files
         return explain_unreadable(error, file)
@@ -290,7 +296,7 @@ class PhotoReader:
         return pixels
 
 
-def keeps_decoded() -> bool:
+def caches_photos() -> bool:
     """Whether the setting `decode` is 'once', so that decoded photos are cached.
 
     Raises:
@@ -298,7 +304,7 @@ def keeps_decoded() -> bool:
     """
     decode = settings.read_settings()['decode']
     remedy = 'Set `decode` in settings.ini or SPML_NB_DECODE.'
-    return one_of(decode, settings.DECODE, 'setting `decode`', remedy) == 'once'
+    return require_one_of(decode, settings.DECODE, 'setting `decode`', remedy) == 'once'
 
 
 # ---- photos as squares
@@ -369,7 +375,7 @@ def _write_squares(out, dataset, size, progress):
             out.write(pixels)
 
 
-def load_pixels(store: np.ndarray, index, device: torch.device | str = 'cpu') -> torch.Tensor:
+def copy_pixels(store: np.ndarray, index, device: torch.device | str = 'cpu') -> torch.Tensor:
     """Copy some images to a device; to a CUDA device asynchronously.
 
     Args:
@@ -385,14 +391,14 @@ def load_pixels(store: np.ndarray, index, device: torch.device | str = 'cpu') ->
     rows = _check_rows(index, len(store))
     device = torch.device(device)
     shape = len(rows), *store.shape[1:]
-    pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=is_queued(device))
+    pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=copies_asynchronously(device))
     if isinstance(store, PhotoReader):
         for target, photo in zip(pixels.numpy(), store.read(rows), strict=True):
             target[:] = photo
     else:
         # the rows are valid; with mode='raise' numpy would buffer the output
         np.take(store, rows, axis=0, out=pixels.numpy(), mode='clip')
-    return pixels.permute(0, 3, 1, 2).to(device, non_blocking=is_queued(device))
+    return pixels.permute(0, 3, 1, 2).to(device, non_blocking=copies_asynchronously(device))
 
 
 def _check_rows(rows, n):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..base import progress
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 from ..base.escaping import escape_for_spreadsheet
 from ..base.files import new_folder
 from .dataset import PARTS, join_items
@@ -114,7 +114,7 @@ def label_table(source: Source, meaning: str) -> pd.DataFrame:
     Returns:
         DataFrame of str; the index are sorted keys of `source.photos`.
     """
-    one_of(meaning, _MEANINGS, 'meaning of a name that is not given')
+    require_one_of(meaning, _MEANINGS, 'meaning of a name that is not given')
     keys = sorted(source.photos)
     if meaning == POSITIVES_ONLY:
         keys = [key for key in keys if source.photos[key].present | source.photos[key].absent]
@@ -234,7 +234,7 @@ def as_csv(table: pd.DataFrame) -> str:
 # ---- reports
 
 
-def preview(source: Source, rows: int = 10) -> str:
+def preview_import(source: Source, rows: int = 10) -> str:
     "Summarise a source in a line, followed by a table of some photos with their names."
     photos = source.photos
     counts = [len(photo.present) for photo in photos.values()]
@@ -254,7 +254,7 @@ def preview(source: Source, rows: int = 10) -> str:
     )
 
 
-def summary(source: Source, table: pd.DataFrame) -> str:
+def summarize_import(source: Source, table: pd.DataFrame) -> str:
     "Describe which photos of a source are in the table, and which are not, and why."
     left_out = dict(source.left_out)
     dropped = sorted(set(source.photos) - set(table.index))

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['UNKNOWN', 'BOX_WEIGHTINGS', 'RECORDING_SETTINGS', 'SETTINGS', 'TRUTHS', 'FULL_PHOTOS', 'FULL_PHOTOS_GUIDE',
-           'as_numeric_matrix', 'refuse_entries', 'to_full_labels', 'observe', 'parse_label_setting', 'split_rows',
-           'describe_labels', 'Truth', 'labels_for_scoring', 'describe_truth', 'explain_missing_scores']
+           'as_numeric_matrix', 'raise_entry_error', 'to_full_labels', 'observe', 'parse_label_setting', 'split_rows',
+           'describe_labels', 'Truth', 'choose_score_targets', 'describe_truth', 'explain_missing_scores']
 
 # %% ../../nbs/data/labels.ipynb #8f8a05ef
 import re
@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 
 # %% ../../nbs/data/labels.ipynb #07d04cb7
 def as_numeric_matrix(values: ArrayLike, what: str = 'labels') -> np.ndarray:
@@ -59,11 +59,11 @@ def as_numeric_matrix(values: ArrayLike, what: str = 'labels') -> np.ndarray:
     if array.dtype == np.float16:
         array = array.astype(np.float32)
     if array.dtype.kind == 'f' and np.isnan(array).any():
-        refuse_entries(np.isnan(array), array, what, 'Remove it, or find what produced it.')
+        raise_entry_error(np.isnan(array), array, what, 'Remove it, or find what produced it.')
     return array
 
 # %% ../../nbs/data/labels.ipynb #5f1d2b34
-def refuse_entries(wrong: np.ndarray, values: np.ndarray, what: str, remedy: str) -> NoReturn:
+def raise_entry_error(wrong: np.ndarray, values: np.ndarray, what: str, remedy: str) -> NoReturn:
     """Raise an error about invalid entries of a matrix.
 
     Args:
@@ -103,10 +103,10 @@ def to_full_labels(labels: ArrayLike, unknown: str | None = None) -> NDArray[np.
             `unknown`.
     """
     labels = as_numeric_matrix(labels)
-    one_of(unknown, UNKNOWN, 'reading of 0 among the labels')
+    require_one_of(unknown, UNKNOWN, 'reading of 0 among the labels')
     wrong = (labels != 0) & (labels != 1) & (labels != -1)
     if wrong.any():
-        refuse_entries(
+        raise_entry_error(
             wrong,
             labels,
             'labels',
@@ -175,7 +175,7 @@ def _check_single_positive(
 def _as_weights(weights: str | ArrayLike, truth: np.ndarray) -> np.ndarray:
     "(N, C) or (1, C) weights."
     if isinstance(weights, str):
-        one_of(weights, ('frequent', 'rare'), 'weights')
+        require_one_of(weights, ('frequent', 'rare'), 'weights')
         count = (truth == 1).sum(0)[None]
         return count if weights == 'frequent' else 1 / np.maximum(count, 1)
     weights = as_numeric_matrix(weights, 'weights').astype(float)
@@ -185,7 +185,7 @@ def _as_weights(weights: str | ArrayLike, truth: np.ndarray) -> np.ndarray:
         )
     wrong = ~np.isfinite(weights) | (weights < 0)
     if wrong.any():
-        refuse_entries(wrong, weights, 'weights', 'Allowed: finite numbers from 0 upwards.')
+        raise_entry_error(wrong, weights, 'weights', 'Allowed: finite numbers from 0 upwards.')
     return weights
 
 
@@ -387,7 +387,7 @@ FULL_PHOTOS = 50  # recommended number to label in full; for the gain see output
 FULL_PHOTOS_GUIDE = 'nbs/tutorials/label_photos.ipynb'
 
 
-def labels_for_scoring(labels: ArrayLike) -> tuple[NDArray[np.int8], str]:
+def choose_score_targets(labels: ArrayLike) -> tuple[NDArray[np.int8], str]:
     """Choose the targets of scores, and tell how complete they are.
 
     If most images with unknown labels have only positives, these images count only in classes
@@ -423,7 +423,7 @@ def describe_truth(truth: str, left_out: int | None = None) -> str:
     """Describe the labels that scores were measured against.
 
     Args:
-        truth: As from `labels_for_scoring`.
+        truth: As from `choose_score_targets`.
         left_out: Number of unknown targets, if known.
 
     Returns:
@@ -443,7 +443,7 @@ def explain_missing_scores(truth: str, part: str) -> str:
     """Explain why true scores are missing if there are only observed labels.
 
     Args:
-        truth: As from `labels_for_scoring`.
+        truth: As from `choose_score_targets`.
         part: Name of the part, or of several: 'val and test'.
 
     Returns:

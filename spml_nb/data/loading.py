@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..base.errors import SpmlError, one_of, warn
+from ..base.errors import SpmlError, require_one_of, warn
 from .dataset import MINIATURES, Dataset, exclude_option, join_items
 from .doubts import find_doubts
 from .folder import candidate_folders, first_existing_folder, read_folder
 from .formats import refuse_other_layout
-from .official.registry import BENCHMARKS, benchmark_folder, table
+from .official.registry import BENCHMARKS, benchmark_folder, load_benchmark
 
 _MAX_EXCLUDED = 10  # classes that a warning lists in the option `exclude`
 
@@ -23,7 +23,7 @@ def names() -> list[str]:
     return [*MINIATURES, *BENCHMARKS]
 
 
-def own_folder(dataset: str) -> bool:
+def is_user_folder(dataset: str) -> bool:
     "Whether `dataset` is an existing folder of the user and not a name in `names()`."
     return dataset not in names() and first_existing_folder(candidate_folders(dataset)).is_dir()
 
@@ -31,9 +31,9 @@ def own_folder(dataset: str) -> bool:
 @lru_cache(maxsize=4)
 def _drawn(name):
     "A miniature, drawn once per process and read-only."
-    from .miniatures import draw
+    from .miniatures import draw_miniature
 
-    images, labels, class_names, split = draw(name)
+    images, labels, class_names, split = draw_miniature(name)
     for array in (images, labels, split):
         array.flags.writeable = False
     return Dataset(name, images, labels, class_names, split)
@@ -53,7 +53,7 @@ def _load_all_classes(name, root, scored):
     if isinstance(name, str) and name in MINIATURES:
         return _drawn(name)
     if isinstance(name, str) and name in BENCHMARKS:
-        return table(name, benchmark_folder(name, root))
+        return load_benchmark(name, benchmark_folder(name, root))
     candidates = candidate_folders(name, root)
     folder = first_existing_folder(candidates)
     if folder.exists():
@@ -63,7 +63,9 @@ def _load_all_classes(name, root, scored):
             warn(sentence)
         return data
     if isinstance(name, str) and '/' not in name and os.sep not in name:
-        one_of(name, names(), 'data set', f'Nor is there a folder {join_items(candidates)}.')
+        require_one_of(
+            name, names(), 'data set', f'Nor is there a folder {join_items(candidates)}.'
+        )
     raise SpmlError(
         f'no folder {name} (looked for {join_items(candidates)}). Give a folder, or one of: '
         f'{join_items(names(), 99)}.'
@@ -106,7 +108,7 @@ def load(
 
 def _choose_classes(data, min_positives, exclude):
     for name in exclude:
-        one_of(name, data.class_names, f'class to exclude from {data.name}')
+        require_one_of(name, data.class_names, f'class to exclude from {data.name}')
     positives = (data.labels > 0).sum(axis=0)
     keep = np.flatnonzero((positives >= min_positives) & ~np.isin(data.class_names, exclude))
     if not len(keep):

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from ..base import progress
-from .decoding import budget, explain_unreadable, open_photo, upright
+from .decoding import explain_unreadable, open_photo, pixel_budget, to_upright_rgb
 
 _SIDE = 16  # pixels of a thumbnail
 LOOKALIKE_CORRELATION = 0.98  # correlation from which two thumbnails count as one photo
@@ -48,8 +48,8 @@ def _thumbnail(file):
     try:
         with open_photo(file) as image:
             image.draft('RGB', (4 * _SIDE, 4 * _SIDE))
-            with budget.hold(image):
-                pixels = upright(image).resize((_SIDE, _SIDE), Image.Resampling.BOX)
+            with pixel_budget.hold(image):
+                pixels = to_upright_rgb(image).resize((_SIDE, _SIDE), Image.Resampling.BOX)
     except Exception as error:  # decoders raise many types for damaged files
         return explain_unreadable(error, file)
     vector = np.asarray(pixels, np.float32).ravel()
@@ -58,8 +58,8 @@ def _thumbnail(file):
 
 
 def _hash_pixels(file):
-    with open_photo(file) as image, budget.hold(image):
-        return hash(upright(image).tobytes())
+    with open_photo(file) as image, pixel_budget.hold(image):
+        return hash(to_upright_rgb(image).tobytes())
 
 
 def inspect_photos(files: list[Path]) -> PhotoInspection:

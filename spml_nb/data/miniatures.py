@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SIZE', 'MASK', 'POOLS', 'SHAPES', 'SYMBOLS', 'HUES', 'COLOURS', 'GROUPS', 'ATTRIBUTES', 'REGIONS', 'digit_pools',
-           'symbol_masks', 'miniature_class_names', 'draw', 'draw_objects']
+           'symbol_masks', 'miniature_class_names', 'draw_miniature', 'draw_objects']
 
 # %% ../../nbs/data/miniatures.ipynb #c311046a
 from functools import cache
@@ -15,7 +15,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch.nn.functional import grid_sample, interpolate
 
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 from .dataset import MINIATURES as NAMES
 from .labels import split_rows as labels_split
 
@@ -669,7 +669,7 @@ def miniature_class_names(name: str) -> list[str]:
     Raises:
         SpmlError: For an unknown name.
     """
-    if one_of(name, NAMES, 'miniature') == 'mini_cub':
+    if require_one_of(name, NAMES, 'miniature') == 'mini_cub':
         return list(ATTRIBUTES)
     hues = list(HUES)
     classes = _SCENES[name].classes
@@ -732,7 +732,7 @@ def _draw_part(name, n, pool, random):
     return images, _report(has, random)
 
 
-def draw(
+def draw_miniature(
     name: str, *, train: int = 2000, test: int = 1000, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, list[str], np.ndarray]:
     """Draw a miniature data set; the same arguments give the same bytes.
@@ -792,7 +792,7 @@ def draw_objects(
     Raises:
         SpmlError: For an unknown pool, or n below 1.
     """
-    one_of(pool, POOLS, 'pool of digits')
+    require_one_of(pool, POOLS, 'pool of digits')
     if n < 1:
         raise SpmlError(f'unknown number of objects n={n}; allowed: 1 and more.')
     random = _random(seed, 99, list(POOLS).index(pool))

@@ -8,7 +8,6 @@ import pandas as pd
 
 from ..base.errors import SpmlError
 from .dataset import PARTS, join_items
-from .editing import back_up, write_table
 from .folder import (
     images_folder,
     locate_photos,
@@ -17,6 +16,7 @@ from .folder import (
     read_label_table,
 )
 from .lookalikes import inspect_photos, number_components
+from .table_editing import back_up_table, write_table
 
 # 20 % for testing, and 20 % of the rest for validation, as for parts that are drawn by name
 FRACTIONS = {'train': 0.64, 'val': 0.16, 'test': 0.2}
@@ -52,7 +52,7 @@ def write_split(folder: Path) -> Path:
             f'{file}: {units.max() + 1:,} photos, or groups of them, are too few to draw the part '
             f'{missing[0]}. Add photos, or mark train, val and test in a column `split`.'
         )
-    backup = back_up(file)
+    backup = back_up_table(file)
     write_table(file, table)
     return backup
 
@@ -105,12 +105,12 @@ def draw_parts(
         part[units[assigned == name]] = k
     hashes = pd.Series([hashlib.sha256(name.encode()).hexdigest() for name in names])
     order = np.lexsort((hashes.groupby(units).min(), -sizes))
-    part[order] = stratify(counts[order], sizes[order], [*FRACTIONS.values()], part[order])
+    part[order] = stratify_split(counts[order], sizes[order], [*FRACTIONS.values()], part[order])
     drawn = np.array([*FRACTIONS], object)[part][units]
     return np.where(assigned == '', drawn, assigned)
 
 
-def stratify(
+def stratify_split(
     counts: np.ndarray, sizes: np.ndarray, fractions: list[float], part: np.ndarray
 ) -> np.ndarray:
     """Assign units to parts so that each part has its fraction of the photos of each class.

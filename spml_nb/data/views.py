@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['SIGNED', 'UNSIGNED', 'OPERATIONS', 'CHANGE_HUE', 'CODE_SIGNED', 'CODE_UNSIGNED', 'CODE_OPERATIONS', 'LIGHT',
-           'LIGHT_SCALE', 'VIEWS', 'mirror', 'translate', 'cut_out', 'rand_augment', 'colour_jitter', 'plain_view',
-           'weak_view', 'strong_view', 'rand_augment_code', 'strong_view_code', 'jitter_in_order', 'crop_colours',
-           'find_view']
+           'LIGHT_SCALE', 'VIEWS', 'mirror_images', 'translate_images', 'cut_out', 'rand_augment', 'colour_jitter',
+           'plain_view', 'weak_view', 'strong_view', 'rand_augment_code', 'strong_view_code', 'jitter_in_order',
+           'crop_colours', 'find_view']
 
 # %% ../../nbs/data/views.ipynb #74c61a7d
 import math
@@ -17,14 +17,14 @@ from torch.nn.functional import pad
 from torchvision.transforms.v2 import functional as F
 
 from ..base.devices import copy_to_device
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 
 # %% ../../nbs/data/views.ipynb #afab82b6
 def _rows(values, images):
     return copy_to_device(values, images.device).view(len(images), -1, 1, 1)
 
 
-def mirror(images: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
+def mirror_images(images: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
     """Flip images horizontally.
 
     Args:
@@ -37,7 +37,7 @@ def mirror(images: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
     return torch.where(_rows(which, images), images.flip(3), images)
 
 
-def translate(images: torch.Tensor, down: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def translate_images(images: torch.Tensor, down: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     """Shift images by pixels; the gap is filled with the pixels at the border.
 
     Args:
@@ -236,7 +236,7 @@ def plain_view(images: torch.Tensor) -> torch.Tensor:
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
         raise SpmlError(
             f'a view takes (B, 3, H, W) uint8 images, not {tuple(images.shape)} {images.dtype}. '
-            'Use `load_pixels` on the array of `open_images`.'
+            'Use `copy_pixels` on the array of `open_images`.'
         )
     return images.float().div_(255)
 
@@ -244,9 +244,9 @@ def plain_view(images: torch.Tensor) -> torch.Tensor:
 def _move_at_random(images, p, pixels):
     n = len(images)
     if p:
-        images = mirror(images, torch.rand(n) < p)
+        images = mirror_images(images, torch.rand(n) < p)
     if pixels:
-        images = translate(images, *torch.randint(-pixels, pixels + 1, (2, n)))
+        images = translate_images(images, *torch.randint(-pixels, pixels + 1, (2, n)))
     return images
 
 
@@ -406,7 +406,7 @@ def strong_view_code(
         The authors' code of LAC.
     """
     n, _, height, width = images.shape
-    images = mirror(images, torch.rand(n) < p)
+    images = mirror_images(images, torch.rand(n) < p)
     colour = torch.randint(0, 256, (n, 3), dtype=torch.uint8)
     images = cut_out(
         images, torch.randint(height, (n,)), torch.randint(width, (n,)), colour, cutout
@@ -479,7 +479,7 @@ def crop_colours(
         The authors' code of Two-way.
     """
     n = len(images)
-    images = plain_view(mirror(images, torch.rand(n) < p))
+    images = plain_view(mirror_images(images, torch.rand(n) < p))
     factors = 1 + jitter * (2 * torch.rand(3, n) - 1)
     order = torch.rand(3, n).argsort(0)
     images = jitter_in_order(images, factors, order)
@@ -515,4 +515,4 @@ def find_view(name: str):
     Source:
         Cole et al. 2021 (flip), LAC §4.1 (weak, strong); shift: own choice.
     """
-    return VIEWS[one_of(name, VIEWS, 'view')]
+    return VIEWS[require_one_of(name, VIEWS, 'view')]

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..base.errors import one_of
+from ..base.errors import require_one_of
 from .baselines import softplus, wrong_logits
 from spml_nb.methods.core import (
     LogUniform,
@@ -19,7 +19,7 @@ from spml_nb.methods.core import (
     check_all_finite,
     check_per_class,
     positive_mask,
-    promote,
+    promote_precision,
     register,
     require_above_zero,
     require_in_range,
@@ -108,10 +108,10 @@ def crisp_loss(
     >>> crisp_loss(logits, z, prior)
     tensor(1.1238)
     """
-    one_of(reduction, ('mean', 'sum', 'sample'), 'reduction')
+    require_one_of(reduction, ('mean', 'sum', 'sample'), 'reduction')
     require_in_range(weight, 0, math.inf, 'weight')
     x = wrong_logits(logits, z)
-    s = promote(logits)
+    s = promote_precision(logits)
     P = positive_mask(z, s)
     share = P.mean(0) if share is None else share.to(s)
     prior = prior.to(s)

@@ -12,18 +12,18 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..base.errors import SpmlError, one_of, require_kind
+from ..base.errors import SpmlError, require_kind, require_one_of
 from .baselines import softplus
 from spml_nb.methods.core import (
     Choice,
     Method,
-    promote,
-    reduce,
+    attach_gradient,
+    promote_precision,
+    reduce_loss,
     register,
     require_above_zero,
     require_in_range,
     same_shape,
-    with_slope,
 )
 
 # %% ../../nbs/methods/gr.ipynb #a0db4a26
@@ -106,7 +106,7 @@ def gr_loss(
     require_above_zero(sigma, 'sigma', 'the trust in an unknown label is a Gaussian of this width.')
     same_shape(logits, z)
     formula = partial(_mixture, w=w, b=b, mu=mu, sigma=sigma, q2=q2, q3=q3)
-    return reduce(with_slope(formula, promote(logits), z), reduction)
+    return reduce_loss(attach_gradient(formula, promote_precision(logits), z), reduction)
 
 # %% ../../nbs/methods/gr.ipynb #17c71610
 @register(
@@ -153,7 +153,7 @@ class GR(Method):
         pairs = {'w': w, 'b': b, 'mu': mu, 'sigma': sigma}
         self.ends = {name: _pair(value, name) for name, value in pairs.items()}
         self.options = {'q2': q2, 'q3': q3, 'reduction': reduction}
-        self.form = one_of(form, ('code', 'paper'), 'form')
+        self.form = require_one_of(form, ('code', 'paper'), 'form')
         self.start_epoch(1)
 
     def start_epoch(self, e):

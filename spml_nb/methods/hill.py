@@ -12,7 +12,13 @@ import torch
 from torch import Tensor
 
 from .baselines import focusing_weight, softplus, wrong_logits
-from .core import Uniform, positive_mask, reduce, register_loss, require_in_range
+from spml_nb.methods.core import (
+    Uniform,
+    positive_mask,
+    reduce_loss,
+    register_loss,
+    require_in_range,
+)
 
 # %% ../../nbs/methods/hill.ipynb #006faba4
 def hill_loss(
@@ -55,7 +61,7 @@ def hill_loss(
     p = x.sigmoid()  # used for unknown labels
     x = x + margin * positive_mask(z, x)
     observed = softplus(x) * torch.where(z > 0, focusing_weight(x.sigmoid(), gamma), 1)
-    return reduce(torch.where(z == 0, (lam - p) * p.square(), observed), reduction)
+    return reduce_loss(torch.where(z == 0, (lam - p) * p.square(), observed), reduction)
 
 
 register_loss(

@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 from .baselines import UNKNOWN, an_loss, mask_unknown
 from spml_nb.methods.core import (
     LogUniform,
     Method,
     Uniform,
-    promote,
+    promote_precision,
     register,
     require_above_zero,
     require_in_range,
@@ -47,7 +47,7 @@ def hyperspherical_logits(
     tensor([[  6.7357,  -9.6123,  -3.9701],
             [ -5.9104,   4.4348, -11.3702]])
     """
-    c = promote(cosine)
+    c = promote_precision(cosine)
     inside = 1 - torch.finfo(c.dtype).eps
     c = c.clamp(-inside, inside)
     module = torch if isinstance(margin, Tensor) else math
@@ -82,14 +82,14 @@ def margin_logits(
 
     Source: HML, Eq. 4 and Table 5.
     """
-    one_of(margin_on, MARGIN_ON, 'setting of the margin')
+    require_one_of(margin_on, MARGIN_ON, 'setting of the margin')
     same_shape(cosine, z, 'cosine')
     if margin_on == 'none':
         margin = 0.0
     elif margin_on == 'positives':
-        margin = margin * (z > 0).to(promote(cosine).dtype)
+        margin = margin * (z > 0).to(promote_precision(cosine).dtype)
     elif margin_on == 'negatives':
-        margin = margin * (z <= 0).to(promote(cosine).dtype)
+        margin = margin * (z <= 0).to(promote_precision(cosine).dtype)
     return hyperspherical_logits(cosine, scale, margin)
 
 
@@ -156,9 +156,9 @@ def gradient_balance(
     >>> gradient_balance(logits, z)
     tensor(0.2671)
     """
-    one_of(reduction, ('mean', 'sum', 'sample'), 'reduction')
+    require_one_of(reduction, ('mean', 'sum', 'sample'), 'reduction')
     same_shape(logits, z)
-    s = promote(logits)
+    s = promote_precision(logits)
     pull = (z > 0).to(s.dtype) - torch.sigmoid(s)  # 1 − p on positives, −p elsewhere
     imbalance = mask_unknown(pull, z, unknown).sum().abs()
     return imbalance / {'mean': s.numel(), 'sum': 1, 'sample': len(s)}[reduction]
@@ -202,8 +202,8 @@ class HmlFixed(Method):
         **base,
     ):
         super().__init__(observed, **base)
-        self.margin_on = one_of(margin_on, MARGIN_ON, 'setting of the margin')
-        one_of(unknown, UNKNOWN, 'treatment of unknown labels')
+        self.margin_on = require_one_of(margin_on, MARGIN_ON, 'setting of the margin')
+        require_one_of(unknown, UNKNOWN, 'treatment of unknown labels')
         if not 0 <= margin < math.pi:
             raise SpmlError(
                 f'margin is {margin}; it is an angle in radians, from 0 to below π (0.3 in the '
@@ -271,7 +271,7 @@ class Hml(HmlFixed):
             margin=margin,
             margin_on=margin_on,
             unknown=unknown,
-            reduction=one_of(reduction, ('mean', 'sum', 'sample'), 'reduction'),
+            reduction=require_one_of(reduction, ('mean', 'sum', 'sample'), 'reduction'),
             **base,
         )
         self.scale = nn.Parameter(torch.tensor(float(scale)))
@@ -311,5 +311,5 @@ def label_correlation(embeddings: Tensor, scale: float = 20.0, margin: float = 0
         raise SpmlError(
             f'label embeddings must be a (C, D) matrix, not of shape {tuple(embeddings.shape)}.'
         )
-    w = F.normalize(promote(embeddings), dim=1)
+    w = F.normalize(promote_precision(embeddings), dim=1)
     return torch.sigmoid(hyperspherical_logits(w @ w.T, scale, margin))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, normalize
 
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 from .baselines import an_loss
 from spml_nb.methods.core import (
     LOG_ZERO,
@@ -21,8 +21,8 @@ from spml_nb.methods.core import (
     Method,
     cheap_values,
     keep_signature,
-    promote,
-    reduce,
+    promote_precision,
+    reduce_loss,
     register,
     require_above_zero,
     require_in_range,
@@ -53,10 +53,10 @@ def plc_masks(
 
     Source: LAC, Eq. 4, and the authors' code.
     """
-    one_of(form, FORMS, 'form')
+    require_one_of(form, FORMS, 'form')
     require_in_range(threshold, 0.5, 1, 'threshold')
     same_shape(weak_logits, z, 'weak_logits')
-    p = promote(weak_logits.detach()).sigmoid()
+    p = promote_precision(weak_logits.detach()).sigmoid()
     unknown = z == 0
     up = (p >= threshold) & unknown
     if form == 'paper':
@@ -102,11 +102,11 @@ def plc_loss(
     """
     up, down = plc_masks(weak_logits, z, threshold, form)
     same_shape(strong_logits, z, 'strong_logits')
-    s = promote(strong_logits)
+    s = promote_precision(strong_logits)
     losses = -(logsigmoid(s) * up + logsigmoid(-s) * down)
     if reduction is None and form == 'code':
         return losses.sum() / (up | down).sum().clamp(min=1)
-    return reduce(losses, reduction or 'sample')
+    return reduce_loss(losses, reduction or 'sample')
 
 # %% ../../nbs/methods/lac.ipynb #d7491e8d
 MAX_SIMILARITIES = 2**21  # similarities held at a time: 8 MiB in float32
@@ -298,7 +298,7 @@ def lac_loss(
     >>> lac_loss(embeddings, labels, temperature=0.5)
     tensor(-0.4000)
     """
-    one_of(form, FORMS, 'form')
+    require_one_of(form, FORMS, 'form')
     require_above_zero(temperature, 'temperature', _TEMPERATURE)
     if queue is None:
         queue, queue_labels = embeddings[:0], labels[:0]
@@ -306,7 +306,7 @@ def lac_loss(
     _check_entries(embeddings, labels, d, 'embeddings and labels')
     _check_entries(queue, queue_labels, d, 'queue and queue_labels')
     total = total or max(1, len(labels))
-    z, labels = _entries(promote(embeddings), labels)
+    z, labels = _entries(promote_precision(embeddings), labels)
     queue, queue_labels = _entries(queue.to(z), queue_labels.to(labels))
     if len(z) == 0:
         return z.sum()
@@ -381,7 +381,7 @@ class PLC(Method):
     ):
         super().__init__(observed, **base)
         self.lambda_plc = lambda_plc
-        self.form = one_of(form, FORMS, 'form')
+        self.form = require_one_of(form, FORMS, 'form')
         self.threshold = require_in_range(threshold, 0.5, 1, 'threshold')
 
     def loss(self, outputs, index):
@@ -593,4 +593,6 @@ class LAC(PLC):
 
     def project(self, embeddings: Tensor) -> Tensor:
         "z = g(f) of unit length. embeddings: (n, d) → (n, projection)."
-        return normalize(promote(self.projector(embeddings.to(self.projector[0].weight))), dim=-1)
+        return normalize(
+            promote_precision(self.projector(embeddings.to(self.projector[0].weight))), dim=-1
+        )

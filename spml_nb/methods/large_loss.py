@@ -11,13 +11,13 @@ import math
 import torch
 from torch import Tensor
 
-from ..base.errors import one_of
+from ..base.errors import require_one_of
 from .baselines import softplus, wrong_logits
 from spml_nb.methods.core import (
     LogUniform,
     Method,
-    promote,
-    reduce,
+    promote_precision,
+    reduce_loss,
     register,
     require_in_range,
     same_shape,
@@ -52,10 +52,10 @@ def large_loss_mask(logits: Tensor, z: Tensor, scheme: str, fraction: float) -> 
     tensor([[False, False,  True],
             [ True, False, False]])
     """
-    one_of(scheme, SCHEMES, 'large-loss scheme')
+    require_one_of(scheme, SCHEMES, 'large-loss scheme')
     require_in_range(fraction, 0, 1, 'fraction')
     same_shape(logits, z)
-    s = promote(logits.detach())
+    s = promote_precision(logits.detach())
     candidates = s.masked_fill(z != 0, -math.inf)
     k = math.ceil(round(fraction * s.numel(), 6))  # 0.1·3·160 is 48, not 48.00000000000001
     if not k:
@@ -98,13 +98,13 @@ def large_loss(
     tensor([[0.1269, 0.3133, 0.0000],
             [0.0000, 0.0486, 0.6931]])
     """
-    one_of(scheme, SCHEMES, 'large-loss scheme')
+    require_one_of(scheme, SCHEMES, 'large-loss scheme')
     large = large_loss_mask(logits, z, 'correct', fraction)
     if scheme == 'reject':
         losses = softplus(wrong_logits(logits, z)) * ~large
     else:
         losses = softplus(wrong_logits(logits, torch.where(large, 1, z)))
-    return reduce(losses, reduction)
+    return reduce_loss(losses, reduction)
 
 # %% ../../nbs/methods/large_loss.ipynb #dfbe4c8e
 class LargeLoss(Method):

@@ -11,14 +11,14 @@ import math
 import torch
 from torch import Tensor
 
-from ..base.errors import one_of
-from .baselines import POSITIVES_PER_IMAGE, softplus, wrong_logits
+from ..base.errors import require_one_of
+from .baselines import EPR_VALUES, softplus, wrong_logits
 from spml_nb.methods.core import (
     LogUniform,
     Uniform,
     positive_mask,
-    promote,
-    reduce,
+    promote_precision,
+    reduce_loss,
     register_loss,
     require_in_range,
 )
@@ -83,11 +83,11 @@ def nnpu_loss(
     >>> print(f'{nnpu_loss(s, z, k=1.5):.3f}, {nnpu_loss(s, z):.3f}')
     1.339, 1.152
     """
-    one_of(correction, CORRECTIONS, 'correction')
+    require_one_of(correction, CORRECTIONS, 'correction')
     require_in_range(beta, 0, math.inf, 'beta')
     require_in_range(gamma, 0, 1, 'gamma')
     x = wrong_logits(logits, z)
-    s = promote(logits)
+    s = promote_precision(logits)
     if k is not None:
         require_in_range(k, 0, math.inf, 'k')
     positive = positive_mask(z, s) * weigh_positives(z.to(s.dtype), k)
@@ -95,12 +95,12 @@ def nnpu_loss(
     unknown = softplus(s) * torch.where(z < 0, 0, 1 - positive)
     risk = observed + unknown
     if math.isinf(beta):
-        return reduce(risk, reduction)
+        return reduce_loss(risk, reduction)
     corrected = observed
     if correction == 'ascend':
         ascent = gamma * (unknown - unknown.detach())  # 0, but with a gradient
         corrected = torch.where(z < 0, observed, observed.detach()) - ascent
-    return reduce(torch.where(unknown.mean(0) < -beta, corrected - beta, risk), reduction)
+    return reduce_loss(torch.where(unknown.mean(0) < -beta, corrected - beta, risk), reduction)
 
 
 def _without_hidden_positives(hparams: dict, labels: str) -> tuple[str, dict] | None:
@@ -118,7 +118,7 @@ register_loss(
     nnpu_loss,
     paper='hml',
     values_of='epr',
-    values=POSITIVES_PER_IMAGE,
+    values=EPR_VALUES,
     search={'beta': LogUniform(0.01, 10), 'gamma': Uniform(0, 1)},
     equals=_without_hidden_positives,
     source='Kiryo et al. 2017',

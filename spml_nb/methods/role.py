@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .baselines import POSITIVES_PER_IMAGE, bce_loss, expected_positive_penalty
+from .baselines import EPR_VALUES, bce_loss, expected_positive_penalty
 from spml_nb.methods.core import (
     LogUniform,
     Method,
-    promote,
-    reduce,
+    promote_precision,
+    reduce_loss,
     register,
     require_in_range,
     same_shape,
@@ -61,15 +61,15 @@ def role_loss(
     same_shape(logits, estimate_logits, second='estimates', labels=False)
     if k is None:
         k = (z > 0).sum() / len(z)
-    s = promote(logits)
-    r = promote(estimate_logits)
+    s = promote_precision(logits)
+    r = promote_precision(estimate_logits)
 
     def half(a, b):
         agreement = F.binary_cross_entropy_with_logits(a, b.detach().sigmoid(), reduction='none')
         observed = bce_loss(a, z, unknown='ignore', reduction='none')
         return observed + agreement + expected_positive_penalty(a, k)
 
-    return reduce((half(s, r) + half(r, s)) / 2, reduction)
+    return reduce_loss((half(s, r) + half(r, s)) / 2, reduction)
 
 # %% ../../nbs/methods/role.ipynb #467ba883
 def initial_estimates(z: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def initial_estimates(z: Tensor) -> Tensor:
 @register(
     'role',
     paper='hml',
-    values=POSITIVES_PER_IMAGE,
+    values=EPR_VALUES,
     search={'estimate_lr': LogUniform(1, 100)},
     source='Cole et al. 2021, ROLE',
 )

@@ -13,7 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 from .baselines import negative_entries, softplus
 from spml_nb.methods.core import (
     LOG_ZERO,
@@ -21,8 +21,8 @@ from spml_nb.methods.core import (
     LogUniform,
     keep_signature,
     masked_logsumexp,
-    promote,
-    reduce,
+    promote_precision,
+    reduce_loss,
     register_loss,
     require_in_range,
     same_shape,
@@ -148,7 +148,7 @@ def count_lines(has: Tensor, form: str) -> Tensor | int:
 
     Source: Two-way loss, Eq. 17, and the author's code.
     """
-    if one_of(form, FORMS, 'form') == 'paper':
+    if require_one_of(form, FORMS, 'form') == 'paper':
         return has.numel()
     return has.sum().clamp(min=1)
 
@@ -171,10 +171,10 @@ def _average_buckets(
         raise SpmlError(
             f'bucket must be 1 or more images, not {bucket}; None takes the whole batch.'
         )
-    one_of(reduction, REDUCTIONS, 'reduction')
-    s = promote(logits)
+    require_one_of(reduction, REDUCTIONS, 'reduction')
+    s = promote_precision(logits)
     if not z.numel():
-        return reduce(s, reduction)  # NaN, or 0 for 'sum', as for other losses
+        return reduce_loss(s, reduction)  # NaN, or 0 for 'sum', as for other losses
     M = bucket or len(z)
     buckets = list(zip(s.split(M), z.split(M), strict=True))
     if reduction == 'mean':
@@ -186,7 +186,7 @@ def _average_buckets(
         weight = len(z) / (len(buckets) * len(x))
         weighted = [losses * losses.numel() / count for losses, count in terms(x, y)]
         entries.append(sum(weighted).expand(x.shape) * weight)
-    return reduce(torch.cat(entries), reduction)
+    return reduce_loss(torch.cat(entries), reduction)
 
 # %% ../../nbs/methods/two_way.ipynb #7e38d5ae
 def two_way_loss(
@@ -234,7 +234,7 @@ def two_way_loss(
     >>> two_way_loss(logits, z, ways='class')
     tensor(0.0485)
     """
-    dims = WAYS[one_of(ways, WAYS, 'ways')]
+    dims = WAYS[require_one_of(ways, WAYS, 'ways')]
 
     def terms(x, y):
         P = y > 0
@@ -282,7 +282,7 @@ def softmax_two_way_loss(
     >>> softmax_two_way_loss(logits, z, ways='class')
     tensor(0.0485)
     """
-    dims = WAYS[one_of(ways, WAYS, 'ways')]
+    dims = WAYS[require_one_of(ways, WAYS, 'ways')]
 
     def terms(x, y):
         P = y > 0

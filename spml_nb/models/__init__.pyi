@@ -1,7 +1,7 @@
 from .backbones import Backbone as Backbone
+from .backbones import backbone_names as backbone_names
 from .backbones import build_backbone as build_backbone
 from .backbones import feature_map as feature_map
-from .backbones import names as names
 from .heads import HEADS as HEADS
 from .heads import CosineHead as CosineHead
 from .heads import LabelWiseHead as LabelWiseHead
@@ -12,4 +12,4 @@ from .model import Model as Model
 from .model import attention_maps as attention_maps
 from .model import class_activation as class_activation
 from .model import create as create
-from .model import stages as stages
+from .model import split_into_stages as split_into_stages

@@ -25,7 +25,7 @@ from .mini import SHIPPED, MiniNet
 EFFICIENTNET_LITE = ('efficientnet_lite0', 'efficientnet_lite1', 'efficientnet_lite2')
 
 
-def names() -> list[str]:
+def backbone_names() -> list[str]:
     """Names of recommended backbones; `create` also takes any other of torchvision and timm.
 
     Source: ResNet-50 is the papers'; Two-way's Table 7 adds ResNeXt-50, DenseNet-169 and
@@ -90,7 +90,7 @@ def as_feature_map(features: Tensor, net: nn.Module, height: int, width: int) ->
     shape = tuple(features.shape) if ndim else type(features).__name__
     raise SpmlError(
         f'{_name_of(net)} gives no feature map for {height}×{width} images, but {shape}. Choose '
-        f'another backbone, such as {", ".join(names())}.'
+        f'another backbone, such as {", ".join(backbone_names())}.'
     )
 
 
@@ -458,7 +458,7 @@ def _find_builder(name: str) -> Callable[[str, bool], Backbone]:
     near = get_close_matches(str(name), {*ours, *of_torchvision, *of_timm}, n=4, cutoff=0.5)
     hint = f' Did you mean {", ".join(map(repr, near))}?' if near else ''
     raise SpmlError(
-        f'unknown backbone {name!r}; allowed: {", ".join(names())}, '
+        f'unknown backbone {name!r}; allowed: {", ".join(backbone_names())}, '
         f'and any other name of torchvision or timm.{hint}'
     )
 
@@ -467,7 +467,7 @@ def build_backbone(name: str, weights: str | Path = 'default') -> Backbone:
     """Build a backbone.
 
     Args:
-        name: one of `names()`, or any other of torchvision or timm.
+        name: one of `backbone_names()`, or any other of torchvision or timm.
         weights: 'default' (pretrained), 'none' (random) or the path of a state dict.
 
     Raises:

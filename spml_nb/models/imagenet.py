@@ -9,7 +9,7 @@ from torch import nn
 
 from ..base.files import write_arrays
 from ..data.dataset import Dataset
-from ..data.images import load_pixels, open_images
+from ..data.images import copy_pixels, open_images
 from ..data.views import plain_view
 from .backbones import efficientnet_lite_classifier
 
@@ -95,7 +95,7 @@ def write_imagenet_scores(
     probabilities = []
     with torch.no_grad():
         for index in torch.as_tensor(rows).split(64):
-            images = (plain_view(load_pixels(store, index)) * 255 - 127) / 128
+            images = (plain_view(copy_pixels(store, index)) * 255 - 127) / 128
             probabilities.append(net(images).softmax(1))
     scores = score_counterparts(torch.cat(probabilities).numpy(), data.class_names)
     names = [data.image_names[row] for row in rows]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pandas as pd
 
 from .. import statistics
-from ..methods.core import find
+from ..methods.core import find_method
 from . import gains as all_gains
 from . import published
 from . import tables as papers
-from .front_cells import METHODS, PANELS, FrontMethod
-from .published import SUITE
+from .front_page_cells import METHODS, PANELS, FrontMethod
+from .published import PHOTOS_SUITE
 
 # (paper, table) with several methods and AN of the same source: Cole et al., EM/APL, LAC
 _SOURCES = (('hml', '2'), ('em_apl', '1'), ('lac', '2'))
@@ -34,7 +34,7 @@ def gains_by_source(runs: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for paper, number in _SOURCES:
         cells = published.index_cells(paper, number)
-        for gain in papers.table(paper, number, runs).of(SUITE).itertuples():
+        for gain in papers.table(paper, number, runs).of(PHOTOS_SUITE).itertuples():
             cell = cells[gain.row, gain.column]
             if gain.uncounted or math.isnan(gain.gain_published):
                 continue
@@ -44,7 +44,7 @@ def gains_by_source(runs: pd.DataFrame) -> pd.DataFrame:
                 {
                     'source': cell['source'],
                     'loss': cell['config']['loss'],
-                    'head': cell['config'].get('head') or find(cell['config']['loss']).head,
+                    'head': cell['config'].get('head') or find_method(cell['config']['loss']).head,
                     'dataset': cell['dataset'],
                     'published': gain.gain_published,
                     'ours': gain.gain,
@@ -69,7 +69,9 @@ def agreement_fields(agreed: dict) -> dict:
     highest = [panel for panel, name in PANELS.items() if _is_highest(matrix, name)]
     return agreed | {
         'panels': PANELS,
-        'photos_for': {name: published.find_stand_in(name, SUITE) for name in PANELS.values()},
+        'photos_for': {
+            name: published.find_stand_in(name, PHOTOS_SUITE) for name in PANELS.values()
+        },
         'highest_for': highest,
         'not_highest_for': [panel for panel in PANELS if panel not in highest],
         'uncounted': published.UNCOUNTED,
@@ -78,7 +80,7 @@ def agreement_fields(agreed: dict) -> dict:
 
 def _is_highest(matrix: pd.DataFrame, dataset: str) -> bool:
     """Whether a published data set correlates best with the photo set that stands in for it."""
-    photos = published.find_stand_in(dataset, SUITE)
+    photos = published.find_stand_in(dataset, PHOTOS_SUITE)
     return photos in matrix and matrix.loc[dataset].idxmax() == photos
 
 
@@ -210,7 +212,7 @@ class Pair:
 
 
 def _is_over_plain(method: FrontMethod) -> bool:
-    return method.plain or find(method.loss).head == 'linear'
+    return method.plain or find_method(method.loss).head == 'linear'
 
 
 def _compare_orders(cells: pd.DataFrame) -> list[Pair]:
@@ -244,7 +246,7 @@ def _agreement_matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFra
         same methods, those whose mechanism acted on every set, ranked within each source.
     """
     ours = boards[
-        (boards.suite == SUITE)
+        (boards.suite == PHOTOS_SUITE)
         & (boards.choice == 'clean')
         & (boards.labels == 'single')
         & (boards.baseline == all_gains.SAME_HEAD)

@@ -13,10 +13,10 @@ import pandas as pd
 import yaml
 from scipy import stats
 
-from ..base.errors import one_of
-from ..statistics import LEVEL, Effect, Verdict
-from ..sweeps.queue import key
-from . import arms, figure_runs, figures
+from ..base.errors import require_one_of
+from ..statistics import SIGNIFICANCE_LEVEL, Effect, Verdict
+from ..sweeps.queue import run_key
+from . import ablation_arms, figure_drawing, paper_figures
 from . import tables as papers
 from .comparisons import (
     ClaimResult,
@@ -31,7 +31,7 @@ from .comparisons import (
 from .gains import mechanism_acted_in
 from .published import (
     ORDER,
-    SUITE,
+    PHOTOS_SUITE,
     find_stand_in,
     index_cells,
     merge_mappings,
@@ -115,7 +115,7 @@ class TableScores:
 
     def on(self, dataset: str) -> 'TableScores':
         """The rows that were repeated on one of our photo sets, under their names in the paper."""
-        one_of(dataset, self.again.get('sets', ()), f'set of photos of {self.name}')
+        require_one_of(dataset, self.again.get('sets', ()), f'set of photos of {self.name}')
         repeated = copy(self)
         repeated.name = f'{self.name} on {dataset}'
         repeated._row_prefix = f'{dataset} / '
@@ -129,9 +129,9 @@ class TableScores:
     def __getitem__(self, cells: tuple) -> dict[str, Number]:
         rows, columns = (names if isinstance(names, list) else [names] for names in cells)
         for name in rows:
-            one_of(name, self.rows, f'row of {self.name}')
+            require_one_of(name, self.rows, f'row of {self.name}')
         for name in columns:
-            one_of(name, self.columns, f'column of {self.name}')
+            require_one_of(name, self.columns, f'column of {self.name}')
         return {
             column if len(columns) > 1 else row: self.value(self._operand(row, column))
             for row in rows
@@ -169,14 +169,14 @@ class ArmScores(TableScores):
     def __init__(self, ablation: str, value: OperandValue):
         self.name = f'ablation {ablation!r}'
         self.value = value
-        self.ablation = arms.read_ablations()[ablation]
+        self.ablation = ablation_arms.read_ablations()[ablation]
         self.rows = list(self.ablation.arms)
         self.columns = list(self.ablation.columns)
 
     def _operand(self, row: str, column: str) -> Operand:
         return Operand(
             self.ablation.paper,
-            config=arms.published_arm_config(self.ablation, row, column),
+            config=ablation_arms.published_arm_config(self.ablation, row, column),
             arm=(self.ablation.id, row, column),
         )
 
@@ -306,7 +306,7 @@ def read_claims(paper: str | None = None) -> list[Claim]:
     Raises:
         SpmlError: For a paper that is not in `published.list_papers()`.
     """
-    papers = ORDER if paper is None else [one_of(paper, ORDER, 'paper')]
+    papers = ORDER if paper is None else [require_one_of(paper, ORDER, 'paper')]
     return [claim for name in papers for claim in _read_claims(name)]
 
 
@@ -363,7 +363,7 @@ def published_claim_value(operand: Operand) -> Number:
             return Number({}, added=True)
     elif operand.arm:
         name, arm, column = operand.arm
-        cell = arms.printed_arm_cell(arms.read_ablations()[name], arm, column)
+        cell = ablation_arms.printed_arm_cell(ablation_arms.read_ablations()[name], arm, column)
     if cell is None:
         return Number({})
     return Number({}, printed=(cell['mean'], cell['std'], cell['runs']), source=cell['source'])
@@ -391,7 +391,7 @@ def _beyond_deviations(place: Place) -> bool | None:
         if not all(not math.isnan(std) and runs and runs > 1 for _, std, runs in printed):
             return None
         test = stats.ttest_ind_from_stats(*printed[0], *printed[1], equal_var=False)
-        significant.append(test.pvalue < LEVEL)
+        significant.append(test.pvalue < SIGNIFICANCE_LEVEL)
     return all(significant)
 
 
@@ -436,7 +436,7 @@ def our_claim_value(suite: str, runs: pd.DataFrame, tables: dict | None = None) 
 
     Args:
         suite: 'photos' or 'paper'.
-        runs: Finished runs, as from `tables.record`.
+        runs: Finished runs, as from `tables.read_recorded_runs`.
         tables: {(paper, table): the cells of `tables.table`}, for tables that are already made.
     """
     cells = {name: _numbers_by_cell(table) for name, table in (tables or {}).items()}
@@ -493,12 +493,12 @@ def _number_of_runs(operand: Operand, suite: str, runs: pd.DataFrame) -> Number:
 
 def _number_of_arm(operand: Operand, suite: str, runs: pd.DataFrame) -> Number:
     name, arm, column = operand.arm
-    ablation = arms.read_ablations()[name]
+    ablation = ablation_arms.read_ablations()[name]
     printed = published_claim_value(operand)
-    if suite != SUITE:
+    if suite != PHOTOS_SUITE:
         return printed
     dataset = ablation.columns[column]
-    scores = arms.arm_scores(ablation, arm, dataset, runs)
+    scores = ablation_arms.arm_scores(ablation, arm, dataset, runs)
     return replace(
         printed,
         seeds=_rounded_scores(scores.by_seed),
@@ -506,7 +506,7 @@ def _number_of_arm(operand: Operand, suite: str, runs: pd.DataFrame) -> Number:
         runs=operand.arm,
         dataset=scores.dataset,
         metric=scores.metric,
-        exercised=arms.arm_acted(ablation, arm, dataset, runs),
+        exercised=ablation_arms.arm_acted(ablation, arm, dataset, runs),
         first_key=scores.key,
     )
 
@@ -514,9 +514,11 @@ def _number_of_arm(operand: Operand, suite: str, runs: pd.DataFrame) -> Number:
 def _number_of_curve(operand: Operand, suite: str, runs: pd.DataFrame) -> Number:
     curve = operand.curve
     stand_in = find_stand_in(curve.dataset, suite)
-    file = figure_runs.find_arrays(operand.paper, curve.figure, suite)
+    file = paper_figures.find_arrays(operand.paper, curve.figure, suite)
     series, *point = [curve.series] if isinstance(curve.series, str) else curve.series
-    about, arrays = figures.read_figure_arrays(file) if file.is_file() else ({'parts': {}}, {})
+    about, arrays = (
+        figure_drawing.read_figure_arrays(file) if file.is_file() else ({'parts': {}}, {})
+    )
     seeds = {
         int(runs.at[part['key'], 'seed']): round(curve.quantity(arrays[name]), 4)
         for name, part in about['parts'].items()
@@ -558,7 +560,7 @@ def _unmeasured_number(cell: dict, suite: str, several: bool = True) -> Number:
     return Number(
         {},
         prefix=prefix,
-        runs=(frozenset(map(key, plan.search)), stated, plan.labels, metric),
+        runs=(frozenset(map(run_key, plan.search)), stated, plan.labels, metric),
         dataset=papers.find_test_set(metric, stand_in),
         metric=metric,
         added=cell['added'],
@@ -572,7 +574,7 @@ def report_claims(
 
     Args:
         suite: 'photos' or 'paper'.
-        runs: Finished runs, as from `tables.record`.
+        runs: Finished runs, as from `tables.read_recorded_runs`.
         paper: One of `published.list_papers()`, default: all.
         value: Function from an operand to its number, default: `our_claim_value(suite, runs)`.
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from .. import statistics
-from ..statistics import Effect, Size, Verdict, image_sd
+from ..statistics import Effect, Size, Verdict, default_image_error
 from .published import UNCOUNTED
 
 SHARE = 'share of labels'  # in percent; half a point is a small difference, as in mAP
@@ -109,8 +109,8 @@ class Contrast:
         dataset = self.numbers[0].dataset
         images = 0.0
         if dataset and sums.any():
-            largest = max(image_sd(dataset, number.metric) for number in self.numbers)
-            names = [statistics.name_resampled(n.first_key, n.metric) for n in self.numbers]
+            largest = max(default_image_error(dataset, number.metric) for number in self.numbers)
+            names = [statistics.resampled_name(n.first_key, n.metric) for n in self.numbers]
             images = statistics.image_error(names, self.weights, largest)
         return statistics.estimate_effect(self.sign * (sums - self.bound), None, images)
 

@@ -10,7 +10,7 @@ from ..data import labels
 from ..methods.core import ViewOutputs
 from ..models.heads import Outputs
 from ..runs.folder import Run
-from .measuring import open_own_data
+from .figure_measurements import open_own_data
 
 
 def measure_pulls(run: Run) -> tuple[Tensor, np.ndarray, np.ndarray, Tensor]:
@@ -72,7 +72,7 @@ def diagnose(run: Run) -> dict:
           up_true: share of it that raises the logits of false and of true negatives; NaN without
           any pull
         - hidden_map: mAP on unobserved training labels, percent; train_map, val_map, test_map
-        - train_truth, val_truth, test_truth: as from `labels.labels_for_scoring`
+        - train_truth, val_truth, test_truth: as from `labels.choose_score_targets`
         - best_epoch, epochs, train_loss_first, train_loss_last
 
     Raises:
@@ -88,7 +88,7 @@ def diagnose(run: Run) -> dict:
     average_precisions = metrics.average_precision(
         logits.numpy(), hidden, empty='skip', unknown='ignore'
     )
-    targets, truth = labels.labels_for_scoring(true)
+    targets, truth = labels.choose_score_targets(true)
     curves, scores = pd.read_csv(run.folder / 'metrics.csv'), run.result()['scores']
     return {
         'share_false': _share(

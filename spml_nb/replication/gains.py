@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ..methods.core import find
+from ..methods.core import find_method
 from ..runs.config import Config
-from ..statistics import NO_SCORES, Effect, Scores, estimate_paired_effect, image_sd
+from ..statistics import NO_SCORES, Effect, Scores, default_image_error, estimate_paired_effect
 from ..sweeps import boards, search
-from ..sweeps.queue import key
+from ..sweeps.queue import run_key
 
 # column of the test mAP, by the validation labels that chose the epoch
 MEASURES = {'clean': 'test_map', 'observed': 'observed_test_map'}
@@ -25,7 +25,7 @@ class Setting(NamedTuple):
     """A method as it was run.
 
     Attributes:
-        suite, dataset: As in `search.candidates`.
+        suite, dataset: As in `search.search_configs`.
         loss, head, labels: As in `Config`; labels may be `AS_MANY`.
         choice: Validation labels that chose the epoch, a key of `MEASURES`.
     """
@@ -47,7 +47,7 @@ def estimate_gain(scores: Scores, base: Scores) -> Effect:
     Returns:
         Effect, with 0 seeds if they have none in common.
     """
-    fallback = image_sd(scores.dataset, scores.metric) if scores.dataset else 0.0
+    fallback = default_image_error(scores.dataset, scores.metric) if scores.dataset else 0.0
     return estimate_paired_effect(scores, base, fallback=fallback)
 
 
@@ -108,15 +108,15 @@ def mechanism_acted_in(configs: Iterable[Config], runs: pd.DataFrame) -> bool:
     """`mechanism_acted` for the configurations with finished runs.
 
     Args:
-        runs: Finished runs, as from `tables.record`.
+        runs: Finished runs, as from `tables.read_recorded_runs`.
     """
-    done = [name for name in map(key, configs) if name in runs.index]
+    done = [name for name in map(run_key, configs) if name in runs.index]
     return mechanism_acted(runs.reindex(columns=['exercised']).loc[done])
 
 
-def head_of_row(row: search.Row) -> str:
+def find_row_head(row: search.Row) -> str:
     """The head that a row of a board is trained on."""
-    return row.head or find(row.loss).head
+    return row.head or find_method(row.loss).head
 
 
 def board_row_runs(row: search.Row, suite: str, dataset: str, runs: pd.DataFrame) -> pd.DataFrame:
@@ -124,21 +124,21 @@ def board_row_runs(row: search.Row, suite: str, dataset: str, runs: pd.DataFrame
 
     Args:
         row: Of `boards.suite_rows(suite)`.
-        suite, dataset: As in `search.candidates`.
-        runs: Finished runs, as from `tables.record`.
+        suite, dataset: As in `search.search_configs`.
+        runs: Finished runs, as from `tables.read_recorded_runs`.
 
     Returns:
         DataFrame by seed: run (name), test_map and observed_test_map in percent, test_micro_f1 in
         [0, 1], seconds, exercised, late, best_stage, best_epoch, validation (percent), first (key
         of the first run). Empty while the search is not finished.
     """
-    configs = search.finals(row, suite, dataset, runs)
+    configs = search.final_configs(row, suite, dataset, runs)
     columns = ['run', *MEASURES.values(), 'test_micro_f1', 'seconds', 'exercised', 'late']
     columns += [*_BEST, 'validation']
-    finals = runs.reindex(columns=columns).reindex([key(config) for config in configs])
+    finals = runs.reindex(columns=columns).reindex([run_key(config) for config in configs])
     finals = finals.set_axis(pd.Index([config.seed for config in configs], dtype=int))
     finals = finals.dropna(subset='test_map')
-    return finals.assign(first=key(configs[0]) if configs else '')
+    return finals.assign(first=run_key(configs[0]) if configs else '')
 
 
 COLUMNS = [
@@ -152,7 +152,7 @@ def gains_of_suites(runs: pd.DataFrame, suites: Iterable[str] = SUITES) -> pd.Da
     """The gains of every method over AN, on every photo set where it has runs.
 
     Args:
-        runs: Finished runs, as from `tables.record`.
+        runs: Finished runs, as from `tables.read_recorded_runs`.
         suites: Keys of `search.SUITES`.
 
     Returns:
@@ -207,7 +207,7 @@ def _score_row(
             continue
         clean = choice == 'clean'
         labels = AS_MANY if row.train_images else row.labels
-        setting = Setting(suite, dataset, row.loss, head_of_row(row), labels, choice)
+        setting = Setting(suite, dataset, row.loss, find_row_head(row), labels, choice)
         # scores on resampled test images are stored for the clean choice alone
         scores = Scores(by_seed, finals['first'].iloc[0] if clean else '', dataset=dataset)
         details = {

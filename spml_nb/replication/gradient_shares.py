@@ -11,7 +11,7 @@ from ..methods.opml import high_rank_loss, opml_loss, soft_opml_loss, trust_shar
 from ..metrics import average_precision
 from ..runs.config import Config
 from ..training.trainer import Trainer, train
-from . import arms
+from . import ablation_arms
 
 WEIGHTS = (1e-4, 1e-3, 1e-2, 1e-1)  # λ of high rank
 POWERS = (4, 2, 1)  # γ of smoothing
@@ -78,10 +78,10 @@ def measure_shares(config: Config) -> pd.Series:
 
 def shares_by_set() -> pd.DataFrame:
     """`measure_shares` for OPML of the ablation, a column for each of its photo sets."""
-    ablation = arms.read_ablations()['opml_parts']
+    ablation = ablation_arms.read_ablations()['opml_parts']
     shares = {}
     for dataset in ablation.columns.values():
-        config, *_ = arms.arm_configs(ablation, 'OPML', dataset, pd.DataFrame())
+        config, *_ = ablation_arms.arm_configs(ablation, 'OPML', dataset, pd.DataFrame())
         shares[dataset] = measure_shares(config.changed(seed=_SEED, label_seed=_SEED))
     return pd.DataFrame(shares)
 

@@ -12,40 +12,40 @@ from ..base import files, settings
 from ..base.escaping import escape_for_markdown
 from ..runs.config import Config, resolve
 from ..statistics import Verdict
-from ..sweeps.search import SUITES, Row, candidates
+from ..sweeps.search import SUITES, Row, search_configs
 from . import (
-    board,
+    board_summary,
     claims,
-    conclusions,
-    figure_runs,
-    figures,
-    forest,
+    figure_drawing,
+    forest_plot,
     gains,
+    index_page,
+    paper_conclusions,
+    paper_figures,
+    paper_verdicts,
     published,
-    site,
-    verdicts,
     without_clean,
 )
 from .agreement import agreement_fields, empty_agreement, gains_by_source, source_agreement
 from .experiments import choice
-from .front_cells import front_gains
-from .leaders import Leaders, find_leaders, method_levels, method_micro_f1
-from .published import SUITE
-from .rendering import render_template
+from .front_page_cells import front_gains
+from .leading_methods import Leaders, find_leaders, method_levels, method_micro_f1
+from .published import PHOTOS_SUITE
 from .tables import (
     Table,
     cell_gain_text,
     cell_has_gain,
     cell_level_text,
-    record,
+    read_recorded_runs,
     table,
     table_command,
 )
+from .templates import render_template
 
 
 def _table_fields(table: Table) -> dict:
     """The fields of the templates of a table."""
-    cells = table.of(SUITE)
+    cells = table.of(PHOTOS_SUITE)
     datasets = cells.stand_in.dropna().unique()
     return {
         'table': table,
@@ -55,14 +55,14 @@ def _table_fields(table: Table) -> dict:
         else [],
         'levels': _grid_lines(table, cell_level_text),
         'datasets': list(datasets),
-        'protocol': site.describe_protocol(SUITE, datasets),
-        'ranking': site.describe_ranking(cells),
+        'protocol': index_page.describe_protocol(PHOTOS_SUITE, datasets),
+        'ranking': index_page.describe_ranking(cells),
         'leaders': _leaders(cells),
         'unfinished': (cells.command != '').sum(),
-        'fillable': table.progress(SUITE)['total'],
-        'command': table_command(table.paper, table.number, SUITE),
+        'fillable': table.progress(PHOTOS_SUITE)['total'],
+        'command': table_command(table.paper, table.number, PHOTOS_SUITE),
         'lacking': [
-            (site.describe_lacking(of_reason), why)
+            (index_page.describe_lacking(of_reason), why)
             for why, of_reason in cells[cells.why != ''].groupby('why', sort=False)
         ],
         'statistic': published.STATISTIC,
@@ -74,11 +74,11 @@ def _table_fields(table: Table) -> dict:
 def _grid_lines(table: Table, text: Callable[..., str]) -> list[list[str]]:
     """The header and the rows of a table in Markdown; `text` formats a cell."""
     header = ['']
-    for column, photos in table.columns(SUITE).items():
+    for column, photos in table.columns(PHOTOS_SUITE).items():
         prefix = f'{escape_for_markdown(photos)} <br>' if photos else ''
         header.append(prefix + escape_for_markdown(column))
     lines = [header]
-    for row, cells in table.rows(SUITE).items():
+    for row, cells in table.rows(PHOTOS_SUITE).items():
         escaped = [cell | {'printed': escape_for_markdown(cell['printed'])} for cell in cells]
         texts = [text(cell, bold='**') for cell in escaped]
         lines.append([escape_for_markdown(row), *texts])
@@ -89,7 +89,7 @@ def _leaders(cells: pd.DataFrame) -> list[dict]:
     """The best row of the paper and of ours in each column, among comparable cells; empty if a
     column mixes measures or data sets.
     """
-    compared = site.comparable_cells(cells).dropna(subset=['published', 'ours'])
+    compared = index_page.comparable_cells(cells).dropna(subset=['published', 'ours'])
     if compared.groupby('column')[['metric', 'dataset']].nunique().max().max() > 1:
         return []
     return [
@@ -145,10 +145,10 @@ def claim_table(paper: str, runs: pd.DataFrame, tables: list[Table] | None = Non
     """
     if tables is None:
         tables = [table(paper, number, runs) for number in published.table_numbers(paper)]
-    cells = {(paper, each.number): each.of(SUITE) for each in tables}
-    value = claims.our_claim_value(SUITE, runs, tables=cells)
-    report = claims.report_claims(SUITE, runs, paper, value)
-    unfinished = {each.number for each in tables if (each.of(SUITE).command != '').any()}
+    cells = {(paper, each.number): each.of(PHOTOS_SUITE) for each in tables}
+    value = claims.our_claim_value(PHOTOS_SUITE, runs, tables=cells)
+    report = claims.report_claims(PHOTOS_SUITE, runs, paper, value)
+    unfinished = {each.number for each in tables if (each.of(PHOTOS_SUITE).command != '').any()}
     commands = [
         _claim_command(claim, unfinished, runs) if missing else ''
         for claim, missing in zip(claims.read_claims(paper), report.missing, strict=True)
@@ -160,21 +160,21 @@ def _claim_command(claim: claims.Claim, unfinished: set[str], runs: pd.DataFrame
     """The command that trains what a claim lacks, '' if its tables and figures lack nothing."""
     if claim.tables:
         return ' && '.join(
-            table_command(claim.paper, number, SUITE)
+            table_command(claim.paper, number, PHOTOS_SUITE)
             for number in claim.tables
             if number in unfinished
         )
     figures_in_text = re.findall(r'\d+', claim.where.partition('Fig')[2])
     for number in filter(None, [claim.figure, *figures_in_text]):
-        if number not in figure_runs.list_figures(claim.paper):
+        if number not in paper_figures.list_figures(claim.paper):
             continue
         uncollected = (
             claim.figure == number
-            and not figure_runs.find_arrays(claim.paper, number, SUITE).is_file()
+            and not paper_figures.find_arrays(claim.paper, number, PHOTOS_SUITE).is_file()
         )
-        planned = figure_runs.plan_figure_runs(claim.paper, number, SUITE, runs)
+        planned = paper_figures.plan_figure_runs(claim.paper, number, PHOTOS_SUITE, runs)
         if uncollected or any(run.key not in runs.index for run in planned):
-            return figure_runs.figure_command(claim.paper, number, SUITE)
+            return paper_figures.figure_command(claim.paper, number, PHOTOS_SUITE)
     return ''
 
 
@@ -191,7 +191,7 @@ def claim_section(paper: str, runs: pd.DataFrame) -> str:
     return render_template(
         'claims_section.md',
         claims=claim_table(paper, runs).to_dict('records'),
-        protocol=site.describe_protocol(SUITE),
+        protocol=index_page.describe_protocol(PHOTOS_SUITE),
         uncounted=published.UNCOUNTED,
     )
 
@@ -209,9 +209,9 @@ def _format_claims_page(checked: pd.DataFrame) -> str:
     return render_template(
         'claims.md',
         papers=papers,
-        sizes=verdicts.count_sizes(checked[checked.ours == Verdict.UNDECIDED]),
-        suite=SUITE,
-        protocol=site.describe_protocol(SUITE),
+        sizes=paper_verdicts.count_sizes(checked[checked.ours == Verdict.UNDECIDED]),
+        suite=PHOTOS_SUITE,
+        protocol=index_page.describe_protocol(PHOTOS_SUITE),
         uncounted=published.UNCOUNTED,
     )
 
@@ -259,22 +259,22 @@ def _draw_collected_figure(paper: str, number: str) -> Figure:
     Raises:
         SpmlError: As `figure_runs.draw_paper_figure`.
     """
-    text = figure_runs.describe_figure(paper, number)
+    text = paper_figures.describe_figure(paper, number)
     remarks = []
     if 'printed' in text:
         remarks.append(f"The paper: {text['printed']}")
     if 'notes' in text:
         remarks.append(f"Here: {text['notes']}")
-    arrays = figure_runs.find_arrays(paper, number, SUITE)
-    collected = figures.read_figure_arrays(arrays).about if arrays.is_file() else {}
+    arrays = paper_figures.find_arrays(paper, number, PHOTOS_SUITE)
+    collected = figure_drawing.read_figure_arrays(arrays).about if arrays.is_file() else {}
     missing = len(collected.get('missing', []))
     return Figure(
         paper,
         number,
         text['caption'],
         remarks,
-        figure_runs.draw_paper_figure(paper, number, SUITE),
-        figure_runs.figure_command(paper, number, SUITE),
+        paper_figures.draw_paper_figure(paper, number, PHOTOS_SUITE),
+        paper_figures.figure_command(paper, number, PHOTOS_SUITE),
         missing,
         missing + len(collected.get('parts', [])),
     )
@@ -289,7 +289,7 @@ class Picture:
     """
 
     def __init__(self, paper: str, number: str):
-        self.png = figure_runs.draw_paper_png(paper, number, SUITE)
+        self.png = paper_figures.draw_paper_png(paper, number, PHOTOS_SUITE)
         self.words = render_template('figure.md', figure=_draw_collected_figure(paper, number))
 
     def _ipython_display_(self):
@@ -330,7 +330,9 @@ class Results:
         """Cells that are done, todo and in total, as in `Table.progress`; figures and how many of
         them are drawn with no run missing.
         """
-        cells = pd.DataFrame([table.progress(SUITE) for table in self.tables]).sum().to_dict()
+        cells = (
+            pd.DataFrame([table.progress(PHOTOS_SUITE) for table in self.tables]).sum().to_dict()
+        )
         drawn = sum(figure.done for figure in self.figures)
         return cells | {'figures': len(self.figures), 'drawn': drawn}
 
@@ -341,7 +343,7 @@ class Results:
 
     def verdicts(self) -> dict[str, int]:
         """{verdict: number of claims}."""
-        return verdicts.count_verdicts(self.claims)
+        return paper_verdicts.count_verdicts(self.claims)
 
 
 def _gather_results(
@@ -352,12 +354,12 @@ def _gather_results(
     """Make all tables, claims and figures; only figures are written. Arguments as in
     `write_pages`.
     """
-    runs = record() if runs is None else runs
+    runs = read_recorded_runs() if runs is None else runs
     tables, checked, drawn = [], [], []
     for paper in published.list_papers():
         of_paper = [table(paper, number, runs) for number in published.table_numbers(paper)]
         pictures = [
-            _draw_collected_figure(paper, number) for number in figure_runs.list_figures(paper)
+            _draw_collected_figure(paper, number) for number in paper_figures.list_figures(paper)
         ]
         checked.append(claim_table(paper, runs, of_paper))
         states = pd.concat([each.cells.state for each in of_paper]).value_counts()
@@ -392,11 +394,11 @@ def write_pages(
         SpmlError: For a damaged `runs.csv` or arrays of a figure, or a file that cannot be written.
     """
     results = _gather_results(runs, tell, measured)
-    folder = settings.path('outputs')
+    folder = settings.get_folder('outputs')
     texts = {folder / name: text for name, text in _page_contents(results, folder).items()}
     for subfolder in sorted({file.parent for file in texts}):
         files.remove_leftovers(subfolder)
-    changed = site.write_changed(texts)
+    changed = index_page.write_changed(texts)
     tell(f'{len(texts)} files, {len(changed)} of them changed; open {folder / "index.html"}')
     return changed
 
@@ -408,28 +410,28 @@ def _page_contents(results: Results, folder: Path) -> dict[str, str]:
         folder: Where the files will be; pages link those that other commands wrote into it.
     """
     boards = [file.stem for file in sorted((folder / 'methods').glob('*.md'))]
-    printed = board.list_printed_rows(results.tables)
+    printed = board_summary.list_printed_rows(results.tables)
     texts = {}
     for each in results.tables:
         cells = each.cells.drop(columns=['interval', 'runs', 'first_key', 'added'])
         texts[f'{each.paper}/table{each.number}.csv'] = _csv(cells.round(4))
         texts[f'{each.paper}/table{each.number}.md'] = format_table_page(each)
     for paper, checked in results.claims.groupby('paper'):
-        texts[f'{paper}/claims.svg'] = forest.draw_forest(checked).decode()
-    texts |= conclusions.paper_pages(results.claims, results.runs)
+        texts[f'{paper}/claims.svg'] = forest_plot.draw_forest(checked).decode()
+    texts |= paper_conclusions.paper_pages(results.claims, results.runs)
     texts['claims.csv'] = _csv(results.claims)
     texts['claims.md'] = _format_claims_page(results.claims)
     texts['choice.md'] = _choice_page(results.runs)
-    texts['whole_network.md'] = verdicts.format_whole_network(
-        verdicts.gains_end_to_end(results.gains, results.runs, printed)
+    texts['whole_network.md'] = paper_verdicts.format_whole_network(
+        paper_verdicts.gains_end_to_end(results.gains, results.runs, printed)
     )
     others = {name: what for name, what in _OTHER_PAGES.items() if (folder / name).is_file()}
     has_picture = (folder / 'front.svg').is_file()
     if page := without_clean.format_page():
         texts['without_clean.md'] = page
     texts['README.md'] = _readme(results, boards, others, has_picture)
-    texts['index.html'] = site.index_page(
-        results, printed, boards, has_picture, without_clean.of_record()
+    texts['index.html'] = index_page.index_page(
+        results, printed, boards, has_picture, without_clean.read_without_clean()
     )
     return texts
 
@@ -468,13 +470,13 @@ def _readme(results: Results, boards: list[str], others: dict[str, str], has_pic
     ]
     return render_template(
         'outputs_readme.md',
-        headline=site.page_headline(SUITE, SUITES[SUITE]['datasets']),
+        headline=index_page.page_headline(PHOTOS_SUITE, SUITES[PHOTOS_SUITE]['datasets']),
         pages=others,
         boards=boards,
         **_board_fields(results.gains),
         picture=has_picture,
         **agreement_fields(results.agreement),
-        verdicts=verdicts.format_verdicts(results.claims),
+        verdicts=paper_verdicts.format_verdicts(results.claims),
         papers=papers,
         photos=_photo_sets(),
         **_search_protocol(),
@@ -483,8 +485,8 @@ def _readme(results: Results, boards: list[str], others: dict[str, str], has_pic
 
 def _board_fields(measured: pd.DataFrame) -> dict:
     """The fields of the board in Markdown."""
-    rows = board.list_board_rows(measured, {})
-    groups = board.group_by_sets(rows)
+    rows = board_summary.list_board_rows(measured, {})
+    groups = board_summary.group_by_sets(rows)
     most = max(len(group['sets']) for group in groups)
     single = [group for group in groups if group['sets'] and not group['all_labels']]
     listed = [group for group in single if len(group['sets']) >= most - 1]
@@ -492,10 +494,10 @@ def _board_fields(measured: pd.DataFrame) -> dict:
     return {
         'listed': listed,
         'unlisted': sum(len(group['rows']) for group in unlisted),
-        'summary': board.summarize_board(measured),
+        'summary': board_summary.summarize_board(measured),
         'leading': find_leaders(method_levels(measured), method_micro_f1(measured)),
-        'without_clean': without_clean.of_record(),
-        'names': {row['loss']: board.describe_method(row['loss']) for row in rows},
+        'without_clean': without_clean.read_without_clean(),
+        'names': {row['loss']: board_summary.describe_method(row['loss']) for row in rows},
         'run_on': published.name_dataset,
     }
 
@@ -520,7 +522,7 @@ def _search_protocol() -> dict:
 def _search_candidates(
     row: Row, suite: str = 'photos', dataset: str = 'voc12_animals'
 ) -> list[Config]:
-    return [resolve(config) for config in candidates(row, suite, dataset)]
+    return [resolve(config) for config in search_configs(row, suite, dataset)]
 
 
 def _range_of_rates(configs: list[Config]) -> dict[str, str | int]:

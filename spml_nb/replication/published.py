@@ -7,7 +7,7 @@ from importlib.resources import files
 import pandas as pd
 import yaml
 
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 
 ORDER = ('hml', 'opml', 'lac', 'two_way', 'em_apl')
 
@@ -27,7 +27,7 @@ def read_paper(paper: str) -> dict:
     Raises:
         SpmlError: For an unknown paper, or a file that is not YAML.
     """
-    file = files('spml_nb') / 'assets' / 'papers' / f"{one_of(paper, ORDER, 'paper')}.yml"
+    file = files('spml_nb') / 'assets' / 'papers' / f"{require_one_of(paper, ORDER, 'paper')}.yml"
     try:
         return yaml.safe_load(file.read_text(encoding='utf-8'))
     except yaml.YAMLError as error:
@@ -59,7 +59,7 @@ def table_entry(paper: str, table: str) -> dict:
         SpmlError: For an unknown paper or table.
     """
     tables = read_paper(paper)['tables']
-    return tables[one_of(str(table), tables, f'table of {paper!r}')]
+    return tables[require_one_of(str(table), tables, f'table of {paper!r}')]
 
 
 def merge_mappings(*layers: dict | None) -> dict:
@@ -335,7 +335,7 @@ def explain_uncounted(cell: dict, base: dict | None) -> str:
     return ''
 
 
-SUITE = 'photos'  # the suite of all pages; the suite 'paper' is on the papers' own data sets
+PHOTOS_SUITE = 'photos'  # the suite of all pages; the suite 'paper' is on the papers' own data sets
 
 # {the paper's data set: (our photo set or None, what it is or why there is none)}
 STAND_INS = {
@@ -406,10 +406,10 @@ def find_stand_in(dataset: str, suite: str) -> str | None:
     Raises:
         SpmlError: For an unknown data set or suite.
     """
-    one_of(suite, ('paper', SUITE), 'suite')
+    require_one_of(suite, ('paper', PHOTOS_SUITE), 'suite')
     if dataset in DATASET_NAMES:
-        return dataset if suite == SUITE else None
-    photos, _ = STAND_INS[one_of(dataset, STAND_INS, 'published data set')]
+        return dataset if suite == PHOTOS_SUITE else None
+    photos, _ = STAND_INS[require_one_of(dataset, STAND_INS, 'published data set')]
     return dataset if suite == 'paper' else photos
 
 

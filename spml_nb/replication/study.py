@@ -41,14 +41,14 @@ def write_study(tell: Callable[[str], None] = print):
     Raises:
         SpmlError: For a damaged `runs.csv`, or a file that cannot be written.
     """
-    from . import front, gains, gap, pages, tables
+    from . import front_page, gains, gap_to_full_labels, pages, tables
 
-    runs = tables.record()
+    runs = tables.read_recorded_runs()
     measured = gains.gains_of_suites(runs)
     # before the pages, which link the files that exist
     boards.write_boards(runs)
-    front.write_front(boards=measured)
-    gap.write_gap(runs, measured)
+    front_page.write_front(boards=measured)
+    gap_to_full_labels.write_gap(runs, measured)
     for name in EXPERIMENTS:
         find_experiment(name).write(runs, measured)
     pages.write_pages(runs, tell, measured)

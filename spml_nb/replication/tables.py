@@ -10,41 +10,41 @@ from pathlib import Path
 import pandas as pd
 
 from ..base import settings
-from ..base.errors import SpmlError, one_of
-from ..methods.core import find
+from ..base.errors import SpmlError, require_one_of
+from ..methods.core import find_method
 from ..runs.config import Config
 from ..runs.record import RECORD, read_record
 from ..statistics import NO_SCORES, Scores, format_signed
 from ..sweeps import presets, queue
 from ..sweeps.boards import half_interval
-from ..sweeps.queue import key
+from ..sweeps.queue import run_key
 from ..sweeps.search import (
     SEARCH_SEED,
     Row,
     add_validation,
-    candidates,
     choose_config,
     final_seeds,
     list_unmeasured,
+    search_configs,
 )
 from . import gains, published
 from .gains import mechanism_acted
 
 
-def record(file: Path | None = None) -> pd.DataFrame:
+def read_recorded_runs(file: Path | None = None) -> pd.DataFrame:
     """The table of record: every finished run of the study.
 
     Args:
         file: Default: `runs.csv` in the setting `outputs`.
 
     Returns:
-        DataFrame as from `sweeps.finished`, with the column `validation` (the measure that chooses
-        in a search); empty without a file.
+        DataFrame as from `sweeps.load_finished_runs`, with the column `validation` (the measure
+        that chooses in a search); empty without a file.
 
     Raises:
         SpmlError: For a damaged file, with its name and the line.
     """
-    file = Path(file or settings.path('outputs') / 'runs.csv')
+    file = Path(file or settings.get_folder('outputs') / 'runs.csv')
     if not file.exists():
         return pd.DataFrame()
     runs = read_record(file, (*RECORD, 'test_map')).drop_duplicates('key')
@@ -144,7 +144,7 @@ def _plan_on_photos(cell: dict, suite: str, dataset: str, measure: str) -> Plan:
         'single' if partial else labels,
         cell.get('stand_in', {}).get('batch_size'),
     )
-    search = candidates(row, suite, dataset)
+    search = search_configs(row, suite, dataset)
     if config.get('selection') == 'last':
         search = _with_paper_schedule(search, cell)
     return Plan(
@@ -215,7 +215,7 @@ def cell_final_runs(
     """The runs whose mean fills a cell; empty while its search is not finished.
 
     Args:
-        runs: Finished runs, as from `record` or `sweeps.finished`.
+        runs: Finished runs, as from `read_recorded_runs` or `sweeps.load_finished_runs`.
         seeds: Of observed labels and training; default: the plan's.
     """
     chosen = plan.choose(runs)
@@ -240,9 +240,9 @@ def cell_lines(
     configs = [
         config
         for column in columns
-        for config in cell_final_runs(plan_cell(cells[row, column], published.SUITE), runs)
+        for config in cell_final_runs(plan_cell(cells[row, column], published.PHOTOS_SUITE), runs)
     ]
-    return runs.loc[[name for name in map(key, configs) if name in runs.index]]
+    return runs.loc[[name for name in map(run_key, configs) if name in runs.index]]
 
 
 MEASURES = {
@@ -281,7 +281,7 @@ def table_score(metric: str, loss: str) -> tuple[str, float]:
         return f'test_{average}_f1_at_{table_f1_threshold(loss)}', 100.0
     if metric in CHOSEN_THRESHOLD:
         return f'test_{CHOSEN_THRESHOLD[metric]}_f1', 100.0
-    return MEASURES[one_of(metric, MEASURES, 'measure')], 1.0
+    return MEASURES[require_one_of(metric, MEASURES, 'measure')], 1.0
 
 
 def _choosing_measure(metric: str, loss: str) -> str:
@@ -305,12 +305,12 @@ def read_measures(configs: list[Config], metric: str, runs: pd.DataFrame) -> Sco
     Args:
         configs: Runs of one method.
         metric: One of `published.METRICS`.
-        runs: Finished runs, as from `record`.
+        runs: Finished runs, as from `read_recorded_runs`.
     """
     if not configs:
         return NO_SCORES
     name, factor = table_score(metric, configs[0].loss)
-    keys = [key(config) for config in configs]
+    keys = [run_key(config) for config in configs]
     scores = runs.reindex(index=keys, columns=[name])[name].astype(float)
     by_seed = factor * scores.set_axis([config.seed for config in configs]).dropna()
     return Scores(by_seed, keys[0], metric, find_test_set(metric, configs[0].dataset))
@@ -418,14 +418,14 @@ def table_command(paper: str, number: str, suite: str) -> str:
 
 
 def table(
-    paper: str, number: str, runs: pd.DataFrame | None = None, suite: str = published.SUITE
+    paper: str, number: str, runs: pd.DataFrame | None = None, suite: str = published.PHOTOS_SUITE
 ) -> Table:
     """A published table beside ours.
 
     Args:
         paper: One of `published.list_papers()`.
         number: One of its tables.
-        runs: Finished runs; default: `record()`.
+        runs: Finished runs; default: `read_recorded_runs()`.
         suite: 'paper' or 'photos'.
 
     Raises:
@@ -433,7 +433,7 @@ def table(
 
     Source: the papers' tables.
     """
-    runs = record() if runs is None else runs
+    runs = read_recorded_runs() if runs is None else runs
     measured = {}
 
     def measure(cell: dict) -> tuple[dict, Scores]:
@@ -472,7 +472,7 @@ def _measure_cell(cell: dict, suite: str, runs: pd.DataFrame) -> tuple[dict, Sco
     "A row of `Table.cells` without its gain, and our scores to the digits that it keeps."
     plan = plan_cell(cell, suite)
     final = cell_final_runs(plan, runs)
-    keys = {config.seed: key(config) for config in final}
+    keys = {config.seed: run_key(config) for config in final}
     done = {seed: name for seed, name in keys.items() if name in runs.index}
     scores = read_measures(final, cell['metric'], runs)
     by_seed = scores.by_seed
@@ -558,7 +558,7 @@ def _explain_idle(cell: dict, lines: pd.DataFrame) -> str:
         return ''
     return (
         f'in {len(idle)} of {len(lines)} runs the best epoch (median {idle.best_epoch.median():g}) '
-        f'came before {find(cell["config"]["loss"]).mechanism} began'
+        f'came before {find_method(cell["config"]["loss"]).mechanism} began'
     )
 
 
@@ -651,7 +651,7 @@ def list_table_runs(
         paper: One of `published.list_papers()`.
         number: One of its tables, None for all of them.
         suite: 'paper' or 'photos'.
-        runs: Finished runs, as from `sweeps.finished`.
+        runs: Finished runs, as from `sweeps.load_finished_runs`.
         seeds: Of the final runs; default: the suite's.
 
     Returns:
@@ -662,8 +662,8 @@ def list_table_runs(
     """
     search, final = {}, {}
     for plan in _plan_cells(paper, number, suite):
-        search |= {key(config): config for config in plan.search}
-        final |= {key(config): config for config in cell_final_runs(plan, runs, seeds)}
+        search |= {run_key(config): config for config in plan.search}
+        final |= {run_key(config): config for config in cell_final_runs(plan, runs, seeds)}
     return _label_wise_last(search.values()), _label_wise_last(final.values())
 
 
@@ -688,7 +688,7 @@ def list_unchosen_runs(
     for plan in _plan_cells(paper, number, suite):
         if plan.search and plan.choose(runs) is None:
             configs = _with_fresh_seeds(plan.search[0], plan, seeds)
-            unchosen |= {key(config): config for config in configs}
+            unchosen |= {run_key(config): config for config in configs}
     return list(unchosen.values())
 
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ..methods.core import find
+from ..methods.core import find_method
 from ..statistics import Effect, Scores, format_signed, pool_effects
-from . import board, gains
+from . import board_summary, gains
 from .experiments import observed_choice
 from .experiments.observed_choice import CHOSEN_RULE, DATASETS, METHODS
-from .rendering import render_template
+from .templates import render_template
 
 # {name: (column by which settings and epoch are chosen, column of the score)}
 CHOICES = {
@@ -104,7 +104,7 @@ def average_gains(measured: pd.DataFrame) -> pd.DataFrame:
     return table.loc[order.sort_values(kind='stable').index]
 
 
-def of_record() -> dict:
+def read_without_clean() -> dict:
     """The numbers of the pages.
 
     Returns:
@@ -131,10 +131,13 @@ def of_record() -> dict:
 
 def format_page() -> str:
     """The page, '' while a photo set lacks runs."""
-    shown = of_record()
+    shown = read_without_clean()
     if not shown['rows']:
         return ''
-    names = {loss: board.describe_method(loss) | {'head': find(loss).head} for loss in METHODS}
+    names = {
+        loss: board_summary.describe_method(loss) | {'head': find_method(loss).head}
+        for loss in METHODS
+    }
     measured = measure_gains(observed_choice.read_trials())
     by_set = _tabulate_by_set(measured, names, [row['loss'] for row in shown['rows']])
     return render_template('without_clean.md', **shown, names=names, by_set=by_set)

@@ -16,6 +16,6 @@ from .folder import read_json as read_json
 from .folder import read_result as read_result
 from .record import RECORD as RECORD
 from .record import export_csv as export_csv
+from .record import find_newest_run as find_newest_run
 from .record import load as load
-from .record import newest as newest
 from .record import read_record as read_record

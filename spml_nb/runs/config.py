@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base import settings
-from ..base.errors import SpmlError, one_of, require_kind
+from ..base.errors import SpmlError, require_kind, require_one_of
 
 if TYPE_CHECKING:
     from ..methods.core import Method
@@ -236,7 +236,7 @@ class Config:
     )
     side: str = config_field(
         default='',
-        meaning='file of side information for a method, see spml_nb/data/side.py',
+        meaning='file of side information for a method, see spml_nb/data/side_information.py',
     )
     hparams: dict = dataclasses.field(
         default_factory=dict,
@@ -254,7 +254,7 @@ class Config:
         fields = _fields()
         remedy = 'Every parameter is a field of `spml_nb.runs.config.Config`.'
         for name in sorted(values.keys() - fields.keys()):
-            one_of(name, fields, 'parameter', remedy)
+            require_one_of(name, fields, 'parameter', remedy)
         for name, value in values.items():
             object.__setattr__(self, name, _checked(fields[name], value))
         if self.nesterov and self.momentum == 0:
@@ -315,7 +315,7 @@ def _checked(field: dataclasses.Field[Any], value: Any) -> Any:
         return None
     limits = field.metadata
     if limits.get('choices'):
-        one_of(value, limits['choices'], field.name)
+        require_one_of(value, limits['choices'], field.name)
     if limits.get('above') is not None and value <= limits['above']:
         raise SpmlError(f'{field.name} must be above {limits["above"]}, not {value}.')
     if limits.get('at_least') is not None and value < limits['at_least']:
@@ -429,9 +429,9 @@ def resolve(config: Config) -> Config:
     from spml_nb.data.dataset import FAMILIES, MINIATURES
     from spml_nb.data.loading import names
     from spml_nb.data.official.registry import DEFAULT_VIEWS
-    from spml_nb.methods.core import find, resolve_hparams
+    from spml_nb.methods.core import find_method, resolve_hparams
 
-    method = find(config.loss)
+    method = find_method(config.loss)
     is_miniature = config.dataset in MINIATURES
     backbone = config.backbone or ('mini' if is_miniature else 'resnet50')
     if is_miniature:
@@ -452,20 +452,20 @@ def resolve(config: Config) -> Config:
     resolved = config.changed(
         **{name: value for name, value in defaults.items() if getattr(config, name) is None},
         hparams=resolve_hparams(config.loss, published_for, config.hparams),
-        device=str(settings.device(config.device)),
+        device=str(settings.choose_device(config.device)),
         side=_pinned_side(config, method),
     )
     if method.heads is not None:
-        one_of(resolved.head, method.heads, f'head for {config.loss!r}')
+        require_one_of(resolved.head, method.heads, f'head for {config.loss!r}')
     in_set = f"view of views={resolved.views!r}, which {config.loss!r} needs"
     for role in method.views:
-        one_of(role, VIEW_SETS[str(resolved.views)], in_set)
+        require_one_of(role, VIEW_SETS[str(resolved.views)], in_set)
     return resolved
 
 
 def _pinned_side(config: Config, method: type['Method']) -> str:
     """The file of side information with its fingerprint; '' if the method needs none."""
-    from spml_nb.data.side import pin_side_file
+    from spml_nb.data.side_information import pin_file
 
     if config.side and not method.side:
         raise SpmlError(
@@ -475,9 +475,10 @@ def _pinned_side(config: Config, method: type['Method']) -> str:
     if method.side and not config.side:
         raise SpmlError(
             f"{config.loss!r} learns from more than labels ({', '.join(method.side)}), and `side` "
-            'is not set. Give a file: -p side FILE; spml_nb/data/side.py describes its format.'
+            'is not set. Give a file: -p side FILE; spml_nb/data/side_information.py describes its '
+            'format.'
         )
-    return pin_side_file(config.side) if config.side else ''
+    return pin_file(config.side) if config.side else ''
 
 
 # Fields that older versions did not have, with the value that reproduces these versions. They are

@@ -43,7 +43,7 @@ class Run:
 
     def __init__(self, config: Config, root: Path | None = None):
         self.config = config
-        root = root or settings.path('runs')
+        root = root or settings.get_folder('runs')
         self.folder = root / f'{config.loss}-{Path(config.dataset).name}-{config_hash(config)}'
 
     @property
@@ -132,7 +132,7 @@ class Run:
         the lock.
         """
         remove_leftovers(self.folder, 0)
-        write_atomically(self.folder / 'config.json', as_json(config_to_dict(self.config)))
+        write_atomically(self.folder / 'config.json', format_json(config_to_dict(self.config)))
 
     def finish(self, result: dict):
         """Write the result, with seeds and device added, and then DONE.
@@ -145,7 +145,7 @@ class Run:
         """
         seeds = {'seed': self.config.seed, 'label_seed': self.config.label_seed}
         result = {**result, 'seeds': seeds, 'device': self.config.device}
-        write_atomically(self.folder / 'result.json', as_json(result))
+        write_atomically(self.folder / 'result.json', format_json(result))
         write_atomically(self.folder / 'DONE', '')
 
     def save(self, name: str, state: dict):
@@ -226,7 +226,7 @@ def _read(file: Path, read: Callable):
         ) from error
 
 
-def as_json(content: dict) -> str:
+def format_json(content: dict) -> str:
     """Indented JSON, with bytes that are not UTF-8 (of file names) escaped."""
     return escape_bytes(json.dumps(content, indent=1, ensure_ascii=False))
 
@@ -296,7 +296,7 @@ def open_run(folder: str | Path) -> Run:
     Raises:
         SpmlError: if there is no such run.
     """
-    paths = list(dict.fromkeys([settings.path('runs') / folder, Path(folder).resolve()]))
+    paths = list(dict.fromkeys([settings.get_folder('runs') / folder, Path(folder).resolve()]))
     path = next((path for path in paths if (path / 'config.json').is_file()), None)
     if path is None:
         raise SpmlError(

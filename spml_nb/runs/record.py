@@ -30,7 +30,7 @@ def load(root: Path | None = None) -> pd.DataFrame:
     Raises:
         SpmlError: for a run whose files are damaged.
     """
-    root = root or settings.path('runs')
+    root = root or settings.get_folder('runs')
     return pd.DataFrame([_row(done.parent) for done in sorted(root.glob('*/DONE'))])
 
 
@@ -56,7 +56,7 @@ def _row(folder: Path) -> dict:
     }
 
 
-def newest(root: Path | None = None) -> Path:
+def find_newest_run(root: Path | None = None) -> Path:
     """The folder of the run that finished last.
 
     Args:
@@ -65,7 +65,7 @@ def newest(root: Path | None = None) -> Path:
     Raises:
         SpmlError: if no run is finished.
     """
-    root = root or settings.path('runs')
+    root = root or settings.get_folder('runs')
     done = max(root.glob('*/DONE'), key=lambda file: file.stat().st_mtime_ns, default=None)
     if done is None:
         raise SpmlError(f"no finished run in {root}. Train one with nbs/train.ipynb.")
@@ -308,7 +308,7 @@ def export_csv(file: Path | None = None, root: Path | None = None) -> pd.DataFra
     Raises:
         SpmlError: if a run or the table is damaged; then the table is not changed.
     """
-    file = file or settings.path('outputs') / 'runs.csv'
+    file = file or settings.get_folder('outputs') / 'runs.csv'
     with hold_lock(file):  # another process may add runs at the same time
         old = pd.DataFrame()
         if file.exists():

@@ -11,22 +11,22 @@ from importlib.resources import files as packaged
 import pandas as pd
 
 from ..base import files, settings
-from ..base.errors import one_of
-from ..methods.core import find, names
+from ..base.errors import require_one_of
+from ..methods.core import find_method, names
 from ..runs import record
 from ..runs.config import HEADS, Config
-from .queue import finished
+from .queue import load_finished_runs
 from .search import (
     SEARCH_SEED,
     SUITES,
     Row,
     best_of_k,
-    candidates,
     check_dataset,
     collect_validation,
-    finals,
+    final_configs,
     look_up_scores,
     run_search,
+    search_configs,
     suite_rates,
 )
 
@@ -42,15 +42,15 @@ def tabulate_search(row: Row, suite: str, dataset: str, runs: pd.DataFrame) -> p
     """The runs of a search with their validation scores.
 
     Args:
-        row, suite, dataset: as in `candidates`.
-        runs: finished runs, as from `finished`.
+        row, suite, dataset: as in `search_configs`.
+        runs: finished runs, as from `load_finished_runs`.
 
     Returns:
         DataFrame, one row per run: suite, dataset, loss, head, labels, lr, hparams (JSON, without
         the paper's values), val_map (percent, as from `validation_scores`; NaN if missing), chosen
         (whether it is the best), key.
     """
-    configs = candidates(row, suite, dataset)
+    configs = search_configs(row, suite, dataset)
     scores = collect_validation(configs, runs)
     chosen = None if scores.isna().any() else configs[int(scores.argmax())]
     return pd.DataFrame(
@@ -121,7 +121,7 @@ class BoardLine:
 COLUMNS = [field.name for field in fields(BoardLine)]
 
 
-def outcome(
+def summarize_final_runs(
     rows: Iterable[Row],
     suite: str,
     dataset: str,
@@ -132,14 +132,14 @@ def outcome(
 
     Args:
         rows, suite, dataset: as in `run_search`.
-        runs: finished runs, as from `finished`.
-        seeds: as in `finals`.
+        runs: finished runs, as from `load_finished_runs`.
+        seeds: as in `final_configs`.
 
     Returns:
         DataFrame, one `BoardLine` per row.
     """
-    rows = [replace(row, head=row.head or find(row.loss).head) for row in rows]
-    configs = [finals(row, suite, dataset, runs, seeds) for row in rows]
+    rows = [replace(row, head=row.head or find_method(row.loss).head) for row in rows]
+    configs = [final_configs(row, suite, dataset, runs, seeds) for row in rows]
     scores = [_scores_by_seed(row_configs, runs) for row_configs in configs]
     baselines = {
         (row.head, row.labels): row_scores.test_map
@@ -193,13 +193,13 @@ def all_method_rows() -> list[Row]:
     last.
 
     Returns:
-        Rows for `run_search` and `outcome`.
+        Rows for `run_search` and `summarize_final_runs`.
     """
     rows = [
         Row(name, head, 'full' if name == 'bce' else 'single')
         for name in names()
-        if not find(name).side
-        for head in find(name).heads or HEADS
+        if not find_method(name).side
+        for head in find_method(name).heads or HEADS
     ]
     return sorted(rows, key=lambda row: row.head == 'labelwise')
 
@@ -214,10 +214,10 @@ def suite_rows(suite: str) -> list[Row]:
     Raises:
         SpmlError: for another suite.
     """
-    protocol = SUITES[one_of(suite, SUITES, 'suite')]
+    protocol = SUITES[require_one_of(suite, SUITES, 'suite')]
     if 'methods' not in protocol:
         return all_method_rows()
-    heads = {loss: find(loss).head for loss in protocol['methods'] or names()}
+    heads = {loss: find_method(loss).head for loss in protocol['methods'] or names()}
     return [
         row
         for row in all_method_rows()
@@ -237,7 +237,7 @@ def board_rows(suite: str, dataset: str) -> list[Row]:
     as validation has: what the validation labels are worth.
 
     Args:
-        suite, dataset: as in `candidates`.
+        suite, dataset: as in `search_configs`.
     """
     rows = suite_rows(suite)
     if SUITES[suite]['config']['regime'] != 'linear' or dataset not in _validation_photos():
@@ -245,7 +245,7 @@ def board_rows(suite: str, dataset: str) -> list[Row]:
     return [*rows, Row('bce', 'linear', 'full', train_images=_validation_photos()[dataset])]
 
 
-def sweep(
+def sweep_boards(
     suite: str,
     datasets: Iterable[str] = (),
     losses: Iterable[str] = (),
@@ -272,7 +272,7 @@ def sweep(
     """
     rows = suite_rows(suite)
     methods = sorted({row.loss for row in rows})
-    losses = {one_of(loss, methods, f'method of {suite}') for loss in losses} or methods
+    losses = {require_one_of(loss, methods, f'method of {suite}') for loss in losses} or methods
     datasets = [check_dataset(name, suite) for name in datasets or SUITES[suite]['datasets']]
     tables = []
     for labelwise, dataset in itertools.product((False, True), datasets):
@@ -285,7 +285,7 @@ def sweep(
         if dry_run:
             continue
         record.export_csv()
-        write_board(suite, dataset, finished(), tell)
+        write_board(suite, dataset, load_finished_runs(), tell)
         if (table.state == 'missing').any():
             break  # interrupted
     return pd.concat(tables, ignore_index=True)
@@ -300,18 +300,19 @@ def write_board(
     NAME is the data set, with the suffix `_finetune` for the suite `photos_finetune`.
 
     Args:
-        suite, dataset: as in `candidates`.
-        runs: finished runs, as from `finished`.
+        suite, dataset: as in `search_configs`.
+        runs: finished runs, as from `load_finished_runs`.
         tell: called with a line if the range of learning rates is too narrow.
 
     Returns:
-        DataFrame as from `outcome`, the best first, without rows that have no final run.
+        DataFrame as from `summarize_final_runs`, the best first, without rows that have no final
+        run.
 
     Raises:
         SpmlError: if the files cannot be written.
     """
     rows = suite_rows(suite)
-    board = outcome(board_rows(suite, dataset), suite, dataset, runs).query('n > 0')
+    board = summarize_final_runs(board_rows(suite, dataset), suite, dataset, runs).query('n > 0')
     board = board.sort_values('test_map', ascending=False, ignore_index=True, kind='stable')
     searches = pd.concat(
         [tabulate_search(row, suite, dataset, runs) for row in rows], ignore_index=True
@@ -326,7 +327,7 @@ def write_board(
     if not len(board):
         return board
     searches = searches.dropna(subset='val_map')
-    folder = settings.path('outputs') / 'methods'
+    folder = settings.get_folder('outputs') / 'methods'
     name = dataset + suite.removeprefix('photos').removeprefix('mini')
     tables = {name: board, f'{name}_search': searches, f'{name}_best_of_k': _best_of_k(searches)}
     for stem, table in tables.items():
@@ -386,7 +387,7 @@ def write_boards(runs: pd.DataFrame):
     """Write the board of every data set that was searched on, as `write_board` does.
 
     Args:
-        runs: finished runs, as from `finished`.
+        runs: finished runs, as from `load_finished_runs`.
 
     Raises:
         SpmlError: if the files cannot be written.

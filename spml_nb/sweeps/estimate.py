@@ -108,13 +108,13 @@ def name_device(device: str) -> str:
     return f'{name}, threads: {torch.get_num_threads()}'
 
 
-def kinds_of_steps(config: Config) -> list[StepKind]:
+def list_step_kinds(config: Config) -> list[StepKind]:
     """The kinds of training steps of a run, in their order: two for linear_init, else one.
 
     Args:
         config: resolved.
     """
-    from ..methods.core import find
+    from ..methods.core import find_method
 
     stages = ['linear', 'finetune'] if config.regime == 'linear_init' else [config.regime]
     names = VIEW_SETS[config.views]
@@ -126,7 +126,7 @@ def kinds_of_steps(config: Config) -> list[StepKind]:
             image_size=config.image_size,
             batch_size=config.batch_size,
             head=config.head,
-            views=tuple(names[role] for role in find(config.loss).views),
+            views=tuple(names[role] for role in find_method(config.loss).views),
             precision=config.precision,
             frozen_stages=config.frozen_stages,
         )
@@ -152,13 +152,13 @@ def count_photos(dataset: str) -> Counts:
     miniatures and unreadable folders.
     """
     if dataset in registry.BENCHMARKS:
-        benchmark = registry.find(dataset)
+        benchmark = registry.find_benchmark(dataset)
         counts = benchmark.counts
         train = counts.get('train', 0.8 * counts.get('images', math.nan))
         test = counts.get('test', 0.2 * counts.get('images', math.nan))
         val = 0.2 * train if benchmark.validation == 'drawn' else 0
         return Counts(train - val, val, test, counts.get('classes', math.nan))
-    if not loading.own_folder(dataset):
+    if not loading.is_user_folder(dataset):
         return _NO_COUNTS
     # training repeats the warnings
     with warnings.catch_warnings(action='ignore'), contextlib.suppress(SpmlError):
@@ -185,10 +185,10 @@ def estimate_seconds(configs: Iterable[Config]) -> list[float]:
 
 
 def _seconds(config: Config, paces: dict[StepKind, Pace]) -> float:
-    from ..methods.core import Method, find
+    from ..methods.core import Method, find_method
 
     counts = count_photos(config.dataset)
-    method = find(config.loss)
+    method = find_method(config.loss)
     train, val = counts.train, counts.val
     if not config.hold_out:
         train, val = train + val, 0
@@ -197,7 +197,7 @@ def _seconds(config: Config, paces: dict[StepKind, Pace]) -> float:
     if method.end_epoch is not Method.end_epoch:
         scored += train
     total = 0.0
-    for kind in kinds_of_steps(config):
+    for kind in list_step_kinds(config):
         pace = paces.get(kind)
         if pace is None:
             return math.nan
@@ -211,15 +211,15 @@ def _seconds(config: Config, paces: dict[StepKind, Pace]) -> float:
 
 def _count_features(config: Config, counts: Counts) -> float:
     "The number of image views whose frozen features a run caches."
-    from ..methods.core import find
+    from ..methods.core import find_method
 
-    roles = find(config.loss).views
+    roles = find_method(config.loss).views
     augmented = counts.train * config.cached_views * len(roles) if len(roles) > 1 else 0
     return counts.train + counts.val + counts.test + augmented
 
 
 def _cache_file() -> Path:
-    return settings.path('cache') / 'pace.json'
+    return settings.get_folder('cache') / 'pace.json'
 
 
 def read_paces() -> dict[StepKind, Pace]:
@@ -256,7 +256,7 @@ def measure_paces(
     timed = read_paces()
     examples: dict[StepKind, Config] = {}  # of each kind the configuration with most classes
     for config in configs:
-        for kind in kinds_of_steps(config):
+        for kind in list_step_kinds(config):
             example = examples.get(kind)
             if example is None or _count_classes(config) > _count_classes(example):
                 examples[kind] = config
@@ -294,7 +294,7 @@ def time_steps(kind: StepKind, config: Config, seconds: float) -> Pace:
     """Time training steps on noise, with batches that double up to the run's batch size.
 
     Args:
-        kind: one of `kinds_of_steps(config)`.
+        kind: one of `list_step_kinds(config)`.
         config: resolved.
         seconds: approximate time limit.
 
@@ -467,7 +467,7 @@ def describe_disk(configs: Iterable[Config]) -> str:
     from ..data import images
 
     configs = list(configs)
-    decoded = _decoded_bytes(configs) if images.keeps_decoded() else {}
+    decoded = _decoded_bytes(configs) if images.caches_photos() else {}
     features, weights = _stored_bytes(configs)
     needs = {'cache': sum(decoded.values()) + features, 'runs': weights}
     texts = []
@@ -486,8 +486,8 @@ def describe_disk(configs: Iterable[Config]) -> str:
         return f'{line}; there is room.'
     for kind, free in too_full.items():
         line += (
-            f'. Too little is free in {settings.path(kind)}: {format_bytes(free)}. Make room, or '
-            f'name another folder in SPML_NB_{kind.upper()} or settings.ini'
+            f'. Too little is free in {settings.get_folder(kind)}: {format_bytes(free)}. Make '
+            f'room, or name another folder in SPML_NB_{kind.upper()} or settings.ini'
         )
     if 'cache' in too_full and decoded:
         return f'{line}. {images.DECODE_ALWAYS}'
@@ -499,7 +499,7 @@ def _too_full(needs: dict[str, int]) -> dict[str, int]:
     free = {}
     disks = {}
     for kind in (kind for kind, count in needs.items() if count):
-        path = settings.path(kind)
+        path = settings.get_folder(kind)
         folder = next(folder for folder in (path, *path.parents) if folder.exists())
         free[kind] = shutil.disk_usage(folder).free
         disks[kind] = folder.stat().st_dev
@@ -534,7 +534,7 @@ def _stored_bytes(configs: list[Config]) -> tuple[int, int]:
     features = {}
     weights = 0
     for config in configs:
-        kinds = kinds_of_steps(config)
+        kinds = list_step_kinds(config)
         if kinds[-1] in paces:
             weights += paces[kinds[-1]].weights
         if kinds[0].stage == 'linear' and kinds[0] in paces:

@@ -20,7 +20,7 @@ import pandas as pd
 
 from ..base import settings
 from ..base.commit import COMMIT, find_commit
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 from ..base.files import print_line, refuse_existing, require_regular_file, write_atomically
 from ..data import loading
 from ..data.dataset import MINIATURES, join_items
@@ -28,7 +28,7 @@ from ..data.official.registry import benchmark_folder
 from ..runs import record
 from ..runs.config import Config, complete_fields, config_to_dict, resolve
 from ..runs.folder import WITHOUT_WEIGHTS, Run, read_json
-from .queue import Plan, finished, run_stages
+from .queue import Plan, load_finished_runs, run_stages
 
 _RUN_SH = """\
 #!/bin/sh
@@ -64,7 +64,7 @@ def _collect_configs(plans: Iterable[Plan], runs: pd.DataFrame) -> dict[str, Con
 
 def _finished_usable(plans: Iterable[Plan]) -> pd.DataFrame:
     "Finished runs that no plan has to train again."
-    runs = finished()
+    runs = load_finished_runs()
     for plan in plans:
         runs = plan.usable(runs)
     return runs
@@ -73,7 +73,7 @@ def _finished_usable(plans: Iterable[Plan]) -> pd.DataFrame:
 # ---- pack, on this machine
 
 
-def pack(
+def pack_sweep(
     folder: str | Path,
     words: list[str],
     plans: list[Plan],
@@ -118,9 +118,9 @@ def pack(
 
 
 def _require_portable(config: Config):
-    from ..methods.core import find
+    from ..methods.core import find_method
 
-    one_of(config.dataset, loading.names(), 'data set of a packed sweep')
+    require_one_of(config.dataset, loading.names(), 'data set of a packed sweep')
     files = [name for name in (config.side, config.root) if name]
     if config.weights not in ('default', 'none'):
         files.append(config.weights)
@@ -128,7 +128,7 @@ def _require_portable(config: Config):
         raise SpmlError(
             f'a packed sweep takes no files of your own: {join_items(files)}. Leave them out.'
         )
-    if find(config.loss).__module__.partition('.')[0] != 'spml_nb':
+    if find_method(config.loss).__module__.partition('.')[0] != 'spml_nb':
         raise SpmlError(
             f'the method {config.loss!r} is a plugin, whose code cannot be packed. Name others '
             'with --loss.'
@@ -147,7 +147,7 @@ def _write_folder(
         _copy(benchmark_folder(dataset), folder / 'data' / dataset)
     for backbone in sorted({c.backbone for c in missing if c.weights == 'default'}):
         _copy_weights(backbone, folder)
-    runs = finished()
+    runs = load_finished_runs()
     done = runs[runs.index.isin(configs)].reset_index()
     if len(done):
         (folder / 'outputs').mkdir()
@@ -243,7 +243,7 @@ def train_slice(
         signal.signal(signal.SIGALRM, before)
 
 
-def collect(
+def collect_results(
     file: str | Path,
     words: list[str],
     plans: list[Plan],
@@ -253,7 +253,7 @@ def collect(
 
     Args:
         file: a .zip; replaced if it exists.
-        words, plans, tell: as in `pack`.
+        words, plans, tell: as in `pack_sweep`.
 
     Returns:
         Whether all runs of the sweep are done.
@@ -265,7 +265,7 @@ def collect(
     configs = _collect_configs(plans, runs)
     trained = record.load().reindex(columns=['run', 'key'])
     names = trained.run[trained.key.isin(configs)]
-    root = settings.path('runs')
+    root = settings.get_folder('runs')
 
     def write(temporary: Path):
         with zipfile.ZipFile(temporary, 'w', zipfile.ZIP_DEFLATED) as archive:
@@ -284,7 +284,7 @@ def collect(
 # ---- unpack, on this machine
 
 
-def unpack(
+def unpack_results(
     file: str | Path,
     plan_sweep: Callable[[list[str]], list[Plan]],
     tell: Callable[[str], None] = print_line,
@@ -293,7 +293,7 @@ def unpack(
     as they are.
 
     Args:
-        file: as written by `collect`.
+        file: as written by `collect_results`.
         plan_sweep: makes the plans of a sweep from the arguments of its command.
         tell: called with each line of output.
 
@@ -313,7 +313,7 @@ def unpack(
             ) from error
         packed = rows.reindex(columns=['run', 'key'])
         plans = plan_sweep(words)
-        configs = _collect_configs(plans, finished(rows))
+        configs = _collect_configs(plans, load_finished_runs(rows))
         foreign = packed.run[~packed.key.isin(configs)]
         if len(foreign):
             raise SpmlError(
@@ -340,7 +340,7 @@ def _extract(file: Path, root: Path) -> list[str]:
     words = json.loads(contents.pop(_MANIFEST))['sweep']
     for path, content in contents.items():
         name, _, member = path.partition('/')
-        one_of(member, _RUN_FILES, 'file of a run')
+        require_one_of(member, _RUN_FILES, 'file of a run')
         fields = json.loads(contents[f'{name}/config.json'])
         run = Run(Config(**complete_fields(fields)), root)
         if run.folder != root / name:

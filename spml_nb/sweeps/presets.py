@@ -4,8 +4,8 @@ from dataclasses import fields
 
 import pandas as pd
 
-from ..base.errors import one_of
-from ..methods.papers import ORIGINS, PAPERS, paper_datasets, paper_losses, paper_values
+from ..base.errors import require_one_of
+from ..methods.paper_values import ORIGINS, PAPERS, paper_datasets, paper_losses, paper_values
 from ..runs.config import Config
 
 __all__ = [
@@ -73,7 +73,7 @@ def preset_overview(paper: str, loss: str | None = None) -> pd.DataFrame:
     """
     rows = preset_table(paper)
     losses = list(rows.loss.unique())
-    loss = one_of(loss or losses[0], losses, f'loss of {paper!r}')
+    loss = require_one_of(loss or losses[0], losses, f'loss of {paper!r}')
     rows = rows[rows.loss == loss].astype({'value': str})
     wide = rows.pivot(index='name', columns='dataset', values='value')
     wide = wide.reindex(index=rows.name.unique(), columns=rows.dataset.unique()).fillna('·')

@@ -24,11 +24,11 @@ import numpy as np
 import pandas as pd
 
 from ..base import settings
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 from ..data import loading
 from ..data.dataset import join_items
 from ..data.official import registry
-from ..data.side import pin_side_file
+from ..data.side_information import pin_file
 from ..runs import record
 from ..runs.config import Config, config_to_dict, resolve, science_key, stamp_folder
 from ..runs.folder import Run, hash_file, locate_run, provenance, read_json
@@ -218,11 +218,11 @@ def canonical_config(config: Config) -> Config:
     return resolve(resolved.changed(loss=loss, hparams=hparams))
 
 
-def key(config: Config) -> str:
+def run_key(config: Config) -> str:
     """`science_key` of the canonical configuration; cached until the data set's files change."""
     changes = {'device': 'cpu'}  # a key is the same on every device
     if config.side:
-        changes['side'] = pin_side_file(config.side)  # with a hash of its current content
+        changes['side'] = pin_file(config.side)  # with a hash of its current content
     text = json.dumps(vars(config) | changes)
     entry = text, stamp_folder(config.dataset, config.root)
     if entry not in _KEYS:
@@ -238,7 +238,7 @@ def plan_runs(configs: Iterable[Config], runs: pd.DataFrame | None = None) -> pd
 
     Args:
         configs: any configurations.
-        runs: finished runs to estimate times from; unset: as from `finished`.
+        runs: finished runs to estimate times from; unset: as from `load_finished_runs`.
 
     Returns:
         DataFrame, one row per distinct run: config, run (name), state ('done', 'begun' or
@@ -248,7 +248,7 @@ def plan_runs(configs: Iterable[Config], runs: pd.DataFrame | None = None) -> pd
     Raises:
         SpmlError: for a configuration that cannot be resolved.
     """
-    runs = finished() if runs is None else runs
+    runs = load_finished_runs() if runs is None else runs
     planned = _runs(configs)
     table = pd.DataFrame(
         {
@@ -291,8 +291,8 @@ def find_stale_runs(configs: Iterable[Config]) -> list[str]:
 
 def _runs(configs: Iterable[Config]) -> list[Run]:
     "The distinct runs of configurations."
-    root = settings.path('runs')
-    device = str(settings.device())
+    root = settings.get_folder('runs')
+    device = str(settings.choose_device())
     configs = (config.changed(device=config.device or device) for config in configs)
     runs = (locate_run(canonical_config(config), root) for config in configs)
     return list({run.folder.name: run for run in runs}.values())
@@ -334,7 +334,7 @@ def _hash_photos(dataset: str, root: str | None) -> str | None:
         return loading.load(dataset, root).content
 
 
-def finished(*others: pd.DataFrame) -> pd.DataFrame:
+def load_finished_runs(*others: pd.DataFrame) -> pd.DataFrame:
     """Every finished run in the setting `runs` and in the table of record.
 
     Args:
@@ -347,7 +347,7 @@ def finished(*others: pd.DataFrame) -> pd.DataFrame:
         SpmlError: for a run or a table that is damaged.
     """
     tables = [*others, record.load()]
-    file = settings.path('outputs') / 'runs.csv'
+    file = settings.get_folder('outputs') / 'runs.csv'
     if file.exists():
         tables.append(_recorded(file, file.stat().st_mtime_ns))
     runs = pd.concat(tables, ignore_index=True)
@@ -463,7 +463,7 @@ def worker_settings() -> dict[str, str]:
         if name.startswith('SPML_NB_') or name == 'PYTHONPATH'
     }
     for kind in settings.PATHS:
-        environment[f'SPML_NB_{kind.upper()}'] = str(settings.path(kind))
+        environment[f'SPML_NB_{kind.upper()}'] = str(settings.get_folder(kind))
     return environment
 
 
@@ -553,7 +553,7 @@ def check_launch(engine: str = 'local', address: str | None = None, jobs: int = 
     Raises:
         SpmlError: for another engine, an address without Ray, or jobs below 1.
     """
-    one_of(engine, ENGINES, 'engine')
+    require_one_of(engine, ENGINES, 'engine')
     if address and engine != 'ray':
         raise SpmlError(f"an address ({address}) is for engine='ray', not {engine!r}.")
     if jobs < 1:
@@ -625,8 +625,8 @@ class Plan:
 
     Attributes:
         search: the runs of the search.
-        finals: selects the runs to train next from finished runs (as from `finished`); none while
-            the search is incomplete.
+        finals: selects the runs to train next from finished runs (as from `load_finished_runs`);
+            none while the search is incomplete.
         usable: drops finished runs that have to be trained again.
     """
 
@@ -635,7 +635,7 @@ class Plan:
     usable: Callable[[pd.DataFrame], pd.DataFrame] = lambda runs: runs
 
     def configs(self, runs: pd.DataFrame) -> dict[str, Config]:
-        """{`key`: configuration} of the search and of the final runs selected so far."""
+        """{`run_key`: configuration} of the search and of the final runs selected so far."""
         return _by_key([*self.search, *self.finals(runs)])
 
 
@@ -671,7 +671,7 @@ def run_stages(
     if plans is not None:
         plans.append(Plan(list(search), finals, usable))
         return plan_runs([], pd.DataFrame())
-    runs = usable(finished())
+    runs = usable(load_finished_runs())
     search = _by_key(search)
     if dry_run:
         return _dry_run(search, _by_key(finals(runs)), list(unchosen(runs)), runs, tell)
@@ -680,14 +680,14 @@ def run_stages(
     done = run(_missing(search, runs), tell=tell, later=later, **launch)
     if (done.state == 'missing').any():
         return done  # interrupted
-    runs = usable(finished())
+    runs = usable(load_finished_runs())
     todo = _missing(_by_key(finals(runs)), runs)
     final = run(todo, tell=tell, earlier=done.message.tolist(), **launch)
     return pd.concat([done, final], ignore_index=True)
 
 
 def _by_key(configs: Iterable[Config]) -> dict[str, Config]:
-    return {key(config): config for config in configs}
+    return {run_key(config): config for config in configs}
 
 
 def _missing(configs: dict[str, Config], runs: pd.DataFrame) -> list[Config]:

@@ -15,12 +15,12 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 import pandas as pd
 
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 from ..data import loading
 from ..data.dataset import join_items
-from ..methods.core import Choice, LogUniform, Uniform, find  # noqa: F401 (public here)
+from ..methods.core import Choice, LogUniform, Uniform, find_method  # noqa: F401 (public here)
 from ..runs.config import CHOICES, Config
-from .queue import key, run_stages
+from .queue import run_key, run_stages
 
 SEARCH_SEED = 1000  # of observed labels and training in every search, never of a final run
 
@@ -34,7 +34,7 @@ def search_space(loss: str) -> dict:
     Raises:
         SpmlError: for an unknown method.
     """
-    return find(loss).search
+    return find_method(loss).search
 
 
 def draw_hparams(loss: str, k: int) -> dict:
@@ -234,7 +234,7 @@ class Row:
     train_images: int = 0
 
 
-def candidates(row: Row, suite: str, dataset: str) -> list[Config]:
+def search_configs(row: Row, suite: str, dataset: str) -> list[Config]:
     """The configurations of a method's search: as many for every method, with `SEARCH_SEED`.
 
     Args:
@@ -251,12 +251,12 @@ def candidates(row: Row, suite: str, dataset: str) -> list[Config]:
     Source:
         Equal budgets, as in DomainBed (Gulrajani and Lopez-Paz 2021).
     """
-    protocol = SUITES[one_of(suite, SUITES, 'suite')]
-    if loading.own_folder(dataset):
+    protocol = SUITES[require_one_of(suite, SUITES, 'suite')]
+    if loading.is_user_folder(dataset):
         dataset_fields = {'min_positives': row.min_positives, 'exclude': row.exclude}
     else:
         dataset_fields = protocol['datasets'][check_dataset(dataset, suite)]
-    head = row.head or find(row.loss).head
+    head = row.head or find_method(row.loss).head
     common = protocol['config'] | protocol.get('scheduled', {}).get(row.loss, {})
     if (row.loss, head) in protocol.get('longer', {}).get(dataset, ()):
         common |= {'epochs': _LONGER_EPOCHS}
@@ -281,7 +281,7 @@ def candidates(row: Row, suite: str, dataset: str) -> list[Config]:
 
 def check_dataset(dataset: str, suite: str) -> str:
     """Return the data set, or raise an SpmlError if it is not one of the suite's."""
-    return one_of(
+    return require_one_of(
         dataset,
         SUITES[suite]['datasets'],
         f'data set of the suite {suite!r}',
@@ -299,7 +299,7 @@ def suite_rates(suite: str) -> list[float]:
 
 def final_seeds(row: Row, suite: str) -> range:
     """The seeds of a row's final runs, starting at 0."""
-    return range(SUITES[suite]['seeds'][row.head or find(row.loss).head])
+    return range(SUITES[suite]['seeds'][row.head or find_method(row.loss).head])
 
 
 def choose_config(
@@ -316,7 +316,7 @@ def rank_configs(
 
     Args:
         configs: of a search.
-        runs: finished runs, as from `finished`.
+        runs: finished runs, as from `load_finished_runs`.
         measure: a column of the record; 'validation': as from `validation_scores`.
 
     Returns:
@@ -326,7 +326,7 @@ def rank_configs(
         SpmlError: as `validation_scores`.
     """
     configs = list(configs)
-    if not configs or key(configs[0]) not in runs.index:
+    if not configs or run_key(configs[0]) not in runs.index:
         return []  # quick, as most searches that are not done are not begun
     if len(configs) == 1:
         return configs  # a paper's one setting, which may be trained without validation images
@@ -338,7 +338,7 @@ def rank_configs(
 
 def _rows(configs: Iterable[Config], runs: pd.DataFrame) -> pd.DataFrame:
     "The finished run of each configuration; NaN where it is not done."
-    return runs.reindex([key(config) for config in configs])
+    return runs.reindex([run_key(config) for config in configs])
 
 
 def look_up_scores(configs: Iterable[Config], runs: pd.DataFrame) -> pd.DataFrame:
@@ -346,12 +346,12 @@ def look_up_scores(configs: Iterable[Config], runs: pd.DataFrame) -> pd.DataFram
 
     Args:
         configs: their configurations.
-        runs: finished runs, as from `finished`.
+        runs: finished runs, as from `load_finished_runs`.
 
     Returns:
-        DataFrame by `key`: val_map, val_map_seen, test_map, test_map_observed and validation (as
-        from `validation_scores`) in percent, late and exercised (0 or 1); NaN where a run is not
-        done or has no such score.
+        DataFrame by `run_key`: val_map, val_map_seen, test_map, test_map_observed and validation
+        (as from `validation_scores`) in percent, late and exercised (0 or 1); NaN where a run is
+        not done or has no such score.
 
     Raises:
         SpmlError: as `validation_scores`.
@@ -384,7 +384,7 @@ def list_unmeasured(configs: list[Config], runs: pd.DataFrame, measure: str) -> 
 
 def collect_validation(configs: Iterable[Config], runs: pd.DataFrame) -> pd.Series:
     """`validation_scores` of each configuration, by key; NaN where it is not done."""
-    keys = [key(c) for c in configs]
+    keys = [run_key(c) for c in configs]
     if 'validation' in runs:
         values = runs.validation.reindex(keys)
         if values.notna().all():
@@ -472,11 +472,11 @@ def run_search(
     rows: list[Row], suite: str, dataset: str, seeds: Iterable[int] | None, **options
 ) -> pd.DataFrame:
     """Search, select the best configuration of each row, and train it with every seed. Runs that
-    are done are skipped. `boards.outcome` tabulates the results.
+    are done are skipped. `boards.summarize_final_runs` tabulates the results.
 
     Args:
         rows: the methods to compare.
-        suite, dataset: as in `candidates`.
+        suite, dataset: as in `search_configs`.
         seeds: of observed labels and training; None: those of the suite.
         options: dry_run, tell, engine, address and jobs, as in `run_stages`.
 
@@ -484,23 +484,25 @@ def run_search(
         DataFrame as from `run_stages`.
 
     Raises:
-        SpmlError: as `candidates`, and as `run`.
+        SpmlError: as `search_configs`, and as `run`.
     """
 
     def chosen(runs: pd.DataFrame) -> list[Config]:
         runs = runs.reindex(columns=_SELECTION_COLUMNS)  # for speed
-        return [config for row in rows for config in finals(row, suite, dataset, runs, seeds)]
+        return [
+            config for row in rows for config in final_configs(row, suite, dataset, runs, seeds)
+        ]
 
     def unchosen(runs: pd.DataFrame) -> list[Config]:
         runs = runs.reindex(columns=_SELECTION_COLUMNS)
         return [
             config
             for row in rows
-            if not finals(row, suite, dataset, runs, seeds)
+            if not final_configs(row, suite, dataset, runs, seeds)
             for config in expect_finals(row, suite, dataset, seeds)
         ]
 
-    tried = [config for row in rows for config in candidates(row, suite, dataset)]
+    tried = [config for row in rows for config in search_configs(row, suite, dataset)]
     return run_stages(tried, chosen, unchosen=unchosen, **options)
 
 
@@ -511,25 +513,25 @@ def expect_finals(
     configuration of the search with every seed.
 
     Args:
-        row, suite, dataset, seeds: as in `finals`.
+        row, suite, dataset, seeds: as in `final_configs`.
     """
-    return _with_seeds(candidates(row, suite, dataset)[0], row, suite, seeds)
+    return _with_seeds(search_configs(row, suite, dataset)[0], row, suite, seeds)
 
 
-def finals(
+def final_configs(
     row: Row, suite: str, dataset: str, runs: pd.DataFrame, seeds: Iterable[int] | None = None
 ) -> list[Config]:
     """The final runs of a row: the best configuration of its search with every seed.
 
     Args:
-        row, suite, dataset: as in `candidates`.
-        runs: finished runs, as from `finished`.
+        row, suite, dataset: as in `search_configs`.
+        runs: finished runs, as from `load_finished_runs`.
         seeds: of observed labels and training; unset: those of the suite.
 
     Returns:
         One configuration per seed; empty while a run of the search is missing.
     """
-    best = choose_config(candidates(row, suite, dataset), runs)
+    best = choose_config(search_configs(row, suite, dataset), runs)
     if best is None:
         return []
     return _with_seeds(best.changed(train_images=row.train_images), row, suite, seeds)

@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 from .. import metrics, training
 from ..base import settings
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 from ..data import images, labels
 from ..data.dataset import Dataset
 from ..models.model import Model, create
@@ -87,7 +87,7 @@ def choose_penalty(
     Raises:
         SpmlError: for an unknown average or a penalty that is not above 0.
     """
-    accuracy = AVERAGES[one_of(average, AVERAGES, 'average')]
+    accuracy = AVERAGES[require_one_of(average, AVERAGES, 'average')]
     model = make_regression(max(penalties), iterations)
     scores = {}
     for penalty in sorted(penalties, reverse=True):
@@ -158,7 +158,7 @@ def pool_features(model: Model, data: Dataset, image_size: int | None = None) ->
             'this head takes feature maps; give a model with a linear head, or '
             '`load_run_backbone(run)`, which drops the head.'
         )
-    device = settings.device()
+    device = settings.choose_device()
     if data.images_in_memory:
         size = image_size or data.images.shape[1]
         source = batches.ImageSource(images.open_images(data, size), {'plain': 'plain'}, device)
@@ -209,7 +209,7 @@ def linear_transfer(
     classes = _class_numbers(data)
     if average is None:
         average = 'class' if data.name in MEAN_PER_CLASS else 'image'
-    one_of(average, AVERAGES, 'average')
+    require_one_of(average, AVERAGES, 'average')
     train, val, test = _split(data)
     x = _features(model_or_features, data, image_size)
     validation = choose_penalty(x, classes, train, val, penalties, average, iterations)

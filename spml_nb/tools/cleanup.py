@@ -15,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..base import settings
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 from ..base.files import TEMPORARY, is_locked, make_lock
 from ..data.fetch import format_bytes
 from ..data.labels import TRUTHS, describe_truth
@@ -176,22 +176,22 @@ def list_runs(
         DataFrame: name, state, loss, dataset, regime, labels, seed, lr, min_positives, hparams,
         differs (other fields that vary between the listed runs of the same loss and data set),
         val_map and test_map in percent, val_auc and test_auc (observed AUC in percent), val_truth
-        and test_truth (the labels they were measured against, as from `labels.labels_for_scoring`),
-        seconds, mb (1e6 bytes), days since the last change, note (the damage, or the progress),
-        folder.
+        and test_truth (the labels they were measured against, as from
+        `labels.choose_score_targets`), seconds, mb (1e6 bytes), days since the last change, note
+        (the damage, or the progress), folder.
 
     Raises:
         SpmlError: for an unknown state or field, a value of a wrong type, or negative days.
     """
     if state is not None:
-        one_of(state, STATES, 'state')
+        require_one_of(state, STATES, 'state')
     days = days or 0
     if days < 0:
         raise SpmlError(f'days={days}; allowed: 0 or more, 0 lists every run.')
     converted = vars(Config(**{'selection': 'last'} | filters))
     wanted = {name: converted[name] for name in filters}
     rows = []
-    for folder in _run_folders(Path(root or settings.path('runs'))):
+    for folder in _run_folders(Path(root or settings.get_folder('runs'))):
         row = _read_run(folder)
         if (
             row is not None
@@ -249,7 +249,7 @@ def sort_listing(table: pd.DataFrame, column: str) -> pd.DataFrame:
     Raises:
         SpmlError: for an unknown column.
     """
-    one_of(column, table.columns, 'column to sort by')
+    require_one_of(column, table.columns, 'column to sort by')
     is_number = pd.api.types.is_numeric_dtype(table[column])
     return table.sort_values(column, ascending=not is_number, kind='stable')
 
@@ -333,7 +333,7 @@ def _list_leftovers(days: float) -> dict[Path, str]:
     leftovers = {}
     for kind in KINDS:
         min_days = days if kind.what == _UNUSED else HOUR
-        for path in list(settings.path(kind.setting).glob(kind.pattern)):
+        for path in list(settings.get_folder(kind.setting).glob(kind.pattern)):
             is_link = path.is_symlink() or path.parent.is_symlink()
             if kind.test(path) and not is_link and not _in_use(path) and _days(path) >= min_days:
                 leftovers[path] = kind.what
@@ -362,7 +362,7 @@ def remove_paths(table: pd.DataFrame, *, dry_run: bool, root: Path | None = None
         DataFrame, one row per path: path, outcome ('removed', 'would be removed', 'refused'), mb,
         why (of a refusal).
     """
-    runs = _run_folders(Path(root or settings.path('runs')))
+    runs = _run_folders(Path(root or settings.get_folder('runs')))
     leftovers = _list_leftovers(0)
     rows = []
     for path in table['folder' if 'folder' in table else 'path']:

@@ -132,7 +132,7 @@ def _torch() -> Iterator[Finding]:
     yield Finding(
         'ok',
         f'{torch.__version__} and torchvision {torchvision.__version__} work together, with '
-        f'{torch.get_num_threads()} threads; runs train on {settings.device()}',
+        f'{torch.get_num_threads()} threads; runs train on {settings.choose_device()}',
     )
 
 
@@ -163,7 +163,7 @@ def _gpu() -> Iterator[Finding]:
 
 
 def _settings() -> Iterator[Finding]:
-    file = settings.settings_file()
+    file = settings.find_settings_file()
     if file:
         yield Finding('ok', str(file))
     else:
@@ -181,7 +181,7 @@ _MIN_FREE_GIB = 5
 def _folders() -> Iterator[Finding]:
     "Check the folders of the settings, or the nearest existing parent of a missing one."
     for kind in settings.PATHS:
-        path = settings.path(kind)
+        path = settings.get_folder(kind)
         existing = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
         remedy = f'Choose another folder in settings.ini or SPML_NB_{kind.upper()}.'
         try:
@@ -204,10 +204,10 @@ def _folders() -> Iterator[Finding]:
 def _data_sets() -> Iterator[Finding]:
     from spml_nb.data import official
 
-    root = settings.path('data')
+    root = settings.get_folder('data')
     missing = {
-        name: official.check(name, root)
-        for name in official.names()
+        name: official.list_missing_files(name, root)
+        for name in official.benchmark_names()
         if (root / name / 'ready.json').is_file()
     }
     ready = ', '.join(name for name, files in missing.items() if not files)
@@ -230,7 +230,7 @@ def _weights() -> Iterator[Finding]:
 def _runs() -> Iterator[Finding]:
     counts = cleanup.list_runs().state.value_counts()
     states = ', '.join(f'{count} {state}' for state, count in counts.items())
-    found = f"{states or 'none'} in {settings.path('runs')}"
+    found = f"{states or 'none'} in {settings.get_folder('runs')}"
     if 'damaged' not in counts:
         yield Finding('ok', found)
     else:

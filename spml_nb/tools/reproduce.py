@@ -128,8 +128,8 @@ def _train_again(config: Config, device: str | None, threads: int | None) -> tup
 
 def _find_record(run: str | Path) -> dict | None:
     "The line of the table of record for a run without a folder; None if there is none."
-    file = settings.path('outputs') / 'runs.csv'
-    if Path(run).exists() or (settings.path('runs') / run).exists() or not file.exists():
+    file = settings.get_folder('outputs') / 'runs.csv'
+    if Path(run).exists() or (settings.get_folder('runs') / run).exists() or not file.exists():
         return None
     lines = read_record(file, dtype=str, keep_default_na=False)
     lines = lines[lines.run == str(run)]
@@ -140,7 +140,7 @@ def _resolve_again(config: Config, device: str | None) -> Config:
     "The configuration of a run, resolved by this version, with another device if one is given."
     wanted = device or config.device
     try:
-        settings.device(wanted)
+        settings.choose_device(wanted)
     except SpmlError as error:
         raise SpmlError(
             f'the run was trained on {config.device!r}, and {wanted!r} is not available: {error} '
@@ -156,7 +156,7 @@ def _temporary_runs(threads: int) -> Iterator[None]:
     Features are computed again, as a wrong cache must not make a run look reproduced. The lock
     protects the folder from `spml runs --leftovers`.
     """
-    cache = settings.path('cache')
+    cache = settings.get_folder('cache')
     threads_before = torch.get_num_threads()
     try:
         (cache / 'images').mkdir(parents=True, exist_ok=True)

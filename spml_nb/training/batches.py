@@ -71,7 +71,7 @@ class ImageSource:
         view.
         """
         if self.resident is None:
-            pixels = images.load_pixels(self.store, rows, self.device)
+            pixels = images.copy_pixels(self.store, rows, self.device)
         else:
             pixels = self.resident[copy_to_device(rows, self.device)].permute(0, 3, 1, 2)
         return self.views[role](pixels)
@@ -120,7 +120,7 @@ def image_source(data: Dataset, config: Config, device: torch.device) -> ImageSo
     """
     names = VIEW_SETS[config.views]
     size = config.image_size
-    decoded = data.images_in_memory or images.keeps_decoded()
+    decoded = data.images_in_memory or images.caches_photos()
     if config.views == 'crop':
         if decoded:
             photos = images.open_photos(data)
@@ -213,7 +213,7 @@ def cached_features(
     rows_key = hashlib.sha256(rows.tobytes()).hexdigest()
     text = f'{VERSION}-{key}-{model.head.needs}-{role}-{source.names[role]}-{draw}-{rows_key}'
     name = hashlib.sha256(text.encode()).hexdigest()[:20]
-    file = settings.path('cache') / 'features' / f'{name}.npy'
+    file = settings.get_folder('cache') / 'features' / f'{name}.npy'
     features = _open_features(file, len(rows))
     if features is None:
         # another process that needs the same features waits here

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from .. import data as datasets
 from .. import metrics
 from ..base.errors import SpmlError
-from ..data.dataset import default_part
+from ..data.dataset import choose_default_part
 from ..data.folder import explain_split
 from ..methods.core import Method
 from ..runs.config import Config, resolve
@@ -19,7 +19,7 @@ from ..runs.folder import Run, open_run
 from .batches import ImageSource, image_source
 from .network import Network, open_network
 from .selection import predict_logits, scoring_labels
-from .summary import named_labels
+from .summary import count_predicted_labels
 
 
 @dataclass
@@ -89,14 +89,14 @@ def evaluate(
     Args:
         folder: of the run, or its name in the setting `runs`.
         dataset: a name or folder; unset: the run's own.
-        part: 'train', 'val', 'test' or 'all'; unset: as from `default_part`.
+        part: 'train', 'val', 'test' or 'all'; unset: as from `choose_default_part`.
         root: where named data sets live; unset: for the run's own, where it found them.
 
     Returns:
         dict of map (percent), ap (C in [0, 1]), threshold, micro_f1, macro_f1, truth (as from
-        `labels.labels_for_scoring`; for 'observed only', map, ap and F1 are against observed
-        labels), map_definition, part, and the counts of `named_labels`; (N, C) logits; the data
-        set.
+        `labels.choose_score_targets`; for 'observed only', map, ap and F1 are against observed
+        labels), map_definition, part, and the counts of `count_predicted_labels`; (N, C) logits;
+        the data set.
 
     Raises:
         SpmlError: if the run is not done, the classes differ, or the run's own data have changed.
@@ -120,7 +120,7 @@ def evaluate(
         or data.name == Path(run.config.dataset).name
         or data.photos_of('test') == result.get('tested')
     )
-    part = part or default_part(data, same_photos)
+    part = part or choose_default_part(data, same_photos)
     rows = data.rows(part)
     if not len(rows):
         raise SpmlError(
@@ -131,7 +131,7 @@ def evaluate(
     logits = predict_logits(opened.module, opened.method, opened.source, rows)
     targets, truth = scoring_labels(data, {part: rows})
     scores = _score(logits, targets[part], run.threshold(), config.map_definition)
-    named = named_labels(logits, data.labels[rows], scores['threshold'])
+    named = count_predicted_labels(logits, data.labels[rows], scores['threshold'])
     return {**scores, **named, 'truth': truth[part], 'part': part}, logits, data
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import methods, models
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 from ..data import views
 from ..methods.core import Method, ViewOutputs
 from ..runs.config import Config, resolve
@@ -31,7 +31,7 @@ def head_options(config: Config) -> dict:
     """
     if config.embedding_dim is None:
         return {}
-    one_of(config.head, ('labelwise',), f'head for embedding_dim={config.embedding_dim}')
+    require_one_of(config.head, ('labelwise',), f'head for embedding_dim={config.embedding_dim}')
     return {'d': config.embedding_dim}
 
 
@@ -58,7 +58,7 @@ def describe_network(run: Run) -> dict:
             f"{run.folder / 'result.json'} is damaged ({type(error).__name__}: {error}). Remove "
             f'{run.folder} and train again.',
         ) from error
-    ranks_by_method = methods.core.find(config.loss).predict is not Method.predict
+    ranks_by_method = methods.core.find_method(config.loss).predict is not Method.predict
     return {
         'format': FORMAT,
         'run': run.folder.name,
@@ -119,7 +119,7 @@ class Network(nn.Module):
         if 'mean' in description:  # as in training, even if this version has other defaults
             mean, std = tuple(description['mean']), tuple(description['std'])
             backbone = backbone._replace(mean=mean, std=std)
-        make_head = models.HEADS[one_of(description['head'], models.HEADS, 'head')]
+        make_head = models.HEADS[require_one_of(description['head'], models.HEADS, 'head')]
         head = make_head(backbone.feature_dim, len(names), **description['head_options'])
         self.model = models.Model(backbone, head, normalise=description['normalise'])
         self.method = None

@@ -13,8 +13,8 @@ from torch import Tensor
 from ..data.dataset import Dataset
 from ..data.decoding import open_photo
 from ..data.images import reduce_image
-from ..data.labels import TRUTHS, describe_labels, describe_truth, labels_for_scoring
-from .summary import observed_auc_of
+from ..data.labels import TRUTHS, choose_score_targets, describe_labels, describe_truth
+from .summary import read_observed_auc
 
 
 def learning_curves(curves: pd.DataFrame, title: str = ''):
@@ -86,7 +86,7 @@ def score_table(scores: dict) -> pd.DataFrame:
         if truth != TRUTHS[2]:
             f1 = {kind: scores.get(f'{part}_{kind}_f1', np.nan) for kind in f1}
         rows[part] = {
-            'observed AUC (%)': observed_auc_of(scores, part),
+            'observed AUC (%)': read_observed_auc(scores, part),
             'mAP (%)': scores[f'{part}_map'],
             'micro-F1 (%)': 100 * f1['micro'],
             'macro-F1 (%)': 100 * f1['macro'],
@@ -129,7 +129,7 @@ def class_plot(ap: list[float], class_names: list[str], labels: np.ndarray, most
     Returns:
         matplotlib Figure.
     """
-    targets, truth = labels_for_scoring(labels)
+    targets, truth = choose_score_targets(labels)
     positives = (targets > 0).sum(0)
     share = positives / np.maximum((targets != 0).sum(0), 1)
     ap = np.where(positives > 0, ap, np.nan)  # undefined without positives
@@ -169,7 +169,7 @@ def class_table(
         DataFrame indexed by class, the best first: average precision (percent) and number of
         photos; empty if the plot shows all classes.
     """
-    ap = np.where((labels_for_scoring(labels)[0] > 0).any(0), ap, np.nan)
+    ap = np.where((choose_score_targets(labels)[0] > 0).any(0), ap, np.nan)
     _, middle = _split_middle(ap, most)
     values = {
         'average precision (%)': (100 * ap[middle]).round(1),

@@ -20,7 +20,7 @@ from .. import metrics
 from ..base.errors import warn
 from ..data import labels
 from ..methods.core import Method, ViewOutputs
-from .summary import named_labels
+from .summary import count_predicted_labels
 from .task import Task
 
 # %% ../../nbs/training/selection.ipynb #04b571a3
@@ -90,10 +90,10 @@ def _assume_rest_negative(observed: np.ndarray) -> np.ndarray:
 
 
 def _scoring_targets(true: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    "`labels_for_scoring`, decided separately for the classes that count in the selection."
-    targets = labels.labels_for_scoring(true)[0].copy()
+    "`choose_score_targets`, decided separately for the classes that count in the selection."
+    targets = labels.choose_score_targets(true)[0].copy()
     counted = classes if classes.any() else slice(None)
-    targets[:, counted] = labels.labels_for_scoring(true[:, counted])[0]
+    targets[:, counted] = labels.choose_score_targets(true[:, counted])[0]
     return targets
 
 
@@ -123,7 +123,7 @@ def is_selection_observed(task: Task, selection: str) -> bool:
     if selection != 'val_clean':
         return selection == 'val_observed'
     val = _selection_labels(task)
-    return labels.labels_for_scoring(val)[1] == 'observed only' or (val < 0).any(1).mean() < 0.5
+    return labels.choose_score_targets(val)[1] == 'observed only' or (val < 0).any(1).mean() < 0.5
 
 
 def _selection_labels(task: Task) -> np.ndarray:
@@ -142,7 +142,7 @@ def explain_observed_selection(task: Task) -> str:
     if not is_selection_observed(task, 'val_clean'):
         return ''
     val = _selection_labels(task)
-    if labels.labels_for_scoring(val)[1] == 'observed only':
+    if labels.choose_score_targets(val)[1] == 'observed only':
         return 'no class of val has known positives and known negatives'
     return f'only {(val < 0).any(1).sum():,} of {len(val):,} validation photos have known negatives'
 
@@ -296,7 +296,7 @@ def score_finished_run(
     Returns:
         selected_by: the score that selected the epoch: 'clean_map', 'observed_auc' or 'last'.
         observed_val_auc, observed_val_map: with 'observed_auc', against the observed labels.
-        val_truth, test_truth: as from `labels.labels_for_scoring`.
+        val_truth, test_truth: as from `labels.choose_score_targets`.
         val_left_out, test_left_out: number of unknown labels, which no score counts.
         val_map, test_map: by `map_definition`.
         val_map_seen, test_map_seen: of the classes with a positive in training.
@@ -307,7 +307,8 @@ def score_finished_run(
         threshold: the probability that maximises micro-F1 on the validation photos with known
             negatives; with fewer than 20 of them `metrics.positive_threshold`, without validation
             0.5.
-        val_labels_a_photo and others: `named_labels` on validation, unless true labels select.
+        val_labels_a_photo and others: `count_predicted_labels` on validation, unless true labels
+        select.
         val_micro_f1, val_macro_f1, test_micro_f1, test_macro_f1: with `threshold`; with the suffix
             `_at_0.5` or `_at_0.75` at these. Those of validation allow a search to select by the
             measure that it reports.
@@ -336,7 +337,7 @@ def score_finished_run(
     if 'val' in logits:
         scores |= _validation_scores(logits['val'], true['val'], threshold)
     if rule != 'val_clean' and 'val' in logits:
-        counts = named_labels(logits['val'], task.observed_val, threshold)
+        counts = count_predicted_labels(logits['val'], task.observed_val, threshold)
         scores |= {f'val_{name}': value for name, value in counts.items()}
     if 'test' in logits:
         if truth['test'] == 'observed only':
@@ -410,7 +411,7 @@ def scores_by_observed(logits: dict[str, Tensor], task: Task, map_definition: st
     threshold = _threshold(logits, task, 'val_observed')
     scores['observed_threshold'] = threshold
     if 'test' in logits:
-        true, _ = labels.labels_for_scoring(task.data.labels[task.test])
+        true, _ = labels.choose_score_targets(task.data.labels[task.test])
         scores['observed_test_map'] = mean_ap(logits['test'], true, map_definition)
         p = torch.sigmoid(logits['test'].cpu().double())
         for kind in ('micro', 'macro'):
@@ -456,7 +457,7 @@ def _f1_scores(part: str, logits: Tensor, true: np.ndarray, threshold: float) ->
 def scoring_labels(
     data: datasets.Dataset, rows: dict[str, np.ndarray], quiet: Sequence[str] = ()
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """`labels.labels_for_scoring` for several splits. Warns of a split without known negatives.
+    """`labels.choose_score_targets` for several splits. Warns of a split without known negatives.
 
     Args:
         data: with true labels.
@@ -468,7 +469,7 @@ def scoring_labels(
     """
     true, truth = {}, {}
     for part, index in rows.items():
-        true[part], truth[part] = labels.labels_for_scoring(data.labels[index])
+        true[part], truth[part] = labels.choose_score_targets(data.labels[index])
     blind = [part for part in rows if truth[part] == 'observed only' and part not in quiet]
     if blind:
         warn(

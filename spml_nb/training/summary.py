@@ -15,7 +15,7 @@ OBSERVED_AUC = (
 NAMED_COUNTS = ('labels_a_photo', 'without_label', 'observed_recall')
 
 
-def named_labels(
+def count_predicted_labels(
     logits: Tensor | np.ndarray, observed: np.ndarray, threshold: float
 ) -> dict[str, float]:
     """Count the predicted labels of a threshold, and the observed ones among them.
@@ -55,7 +55,7 @@ def count_names(
 
 
 def describe_named(counts: dict[str, float]) -> str:
-    """The counts of `named_labels` in words, as the end of a sentence."""
+    """The counts of `count_predicted_labels` in words, as the end of a sentence."""
     without = 100 * counts['without_label']
     text = f'{counts["labels_a_photo"]:.2f} labels a photo, none on {without:.0f} % of the photos'
     recall = counts.get('observed_recall', math.nan)
@@ -65,14 +65,14 @@ def describe_named(counts: dict[str, float]) -> str:
 
 
 def named_on_validation(scores: dict) -> dict[str, float] | None:
-    """The counts of `named_labels` on validation, for runs whose F1 cannot be measured there.
+    """The counts of `count_predicted_labels` on validation, if F1 cannot be measured there.
 
     Args:
         scores: as from `spml_nb.training.selection.score_finished_run`.
 
     Returns:
-        As from `named_labels`; None if true labels score validation, or older versions did not
-        count.
+        As from `count_predicted_labels`; None if true labels score validation, or older versions
+        did not count.
     """
     if scores.get('val_truth') != TRUTHS[2]:
         return None
@@ -92,7 +92,7 @@ def describe_scores(scores: dict) -> str:
     parts = {'validation': 'val', 'test': 'test'}
     line = '; '.join(f'{name} {_describe_score(scores, part)}' for name, part in parts.items())
     if clean_test_map(scores) is not None:
-        line += absent_classes(scores)
+        line += explain_absent_classes(scores)
     seen = scores.get('val_map_seen')
     if scores.get('selected_by') == 'clean_map' and seen not in (None, scores['val_map']):
         line += (
@@ -113,7 +113,7 @@ def describe_scores(scores: dict) -> str:
     )
 
 
-def observed_auc_of(scores: dict, part: str) -> float | None:
+def read_observed_auc(scores: dict, part: str) -> float | None:
     """The observed AUC of a split.
 
     Args:
@@ -131,7 +131,7 @@ def observed_auc_of(scores: dict, part: str) -> float | None:
 def _describe_score(scores: dict, part: str) -> str:
     if f'{part}_map' not in scores:
         return 'not measured'
-    auc = observed_auc_of(scores, part)
+    auc = read_observed_auc(scores, part)
     measured = [] if auc is None else [f'observed AUC {auc:.2f}']
     if not _has_observed_auc_alone(scores, part):
         truth = describe_truth(scores[f'{part}_truth'])
@@ -141,7 +141,7 @@ def _describe_score(scores: dict, part: str) -> str:
 
 def _has_observed_auc_alone(scores: dict, part: str) -> bool:
     is_observed = scores.get(f'{part}_truth') == TRUTHS[2]
-    return is_observed and observed_auc_of(scores, part) is not None
+    return is_observed and read_observed_auc(scores, part) is not None
 
 
 def clean_test_map(scores: dict) -> float | None:
@@ -155,7 +155,7 @@ def clean_test_map(scores: dict) -> float | None:
     return None if math.isnan(value) or observed_only else value
 
 
-def absent_classes(scores: dict) -> str:
+def explain_absent_classes(scores: dict) -> str:
     """Explain the effect of classes without a test photo on the test mAP.
 
     Args:

@@ -6,8 +6,8 @@ import numpy as np
 
 from .. import data as datasets
 from ..base.errors import SpmlError
-from ..data import labels, side
-from ..data.official.boxes import box_weights
+from ..data import labels, side_information
+from ..data.official.boxes import weigh_benchmark_by_boxes
 from ..data.official.l48 import observe_recordings
 from ..runs.config import Config, default_labels
 
@@ -22,7 +22,7 @@ class Task:
         observed: (N_train, C) int8 in {1, 0, −1}.
         observed_val: (N_val, C) int8 in {1, 0, −1}.
         epoch_length: images per epoch; 0: N_train.
-        side: {kind: (N_train, …)} as from `spml_nb.data.side.read_side`.
+        side: {kind: (N_train, …)} as from `spml_nb.data.side_information.read_side`.
     """
 
     data: datasets.Dataset
@@ -73,7 +73,7 @@ def make_task(config: Config) -> Task:
     else:
         train = np.sort(np.concatenate([train, clean]))
     _require_labels(data, train, val, observed, config)
-    side_information = side.read_side(config.side, data, train) if config.side else {}
+    side_values = side_information.read_side(config.side, data, train) if config.side else {}
     return Task(
         data,
         train,
@@ -82,7 +82,7 @@ def make_task(config: Config) -> Task:
         observed=observed[train],
         observed_val=observed[val],
         epoch_length=epoch_length,
-        side=side_information,
+        side=side_values,
     )
 
 
@@ -124,7 +124,7 @@ def _observe(
     if kind_of_weights in labels.RECORDING_SETTINGS:
         return observe_recordings(config.dataset, data, kind_of_weights, config.root)
     if kind_of_weights in labels.BOX_WEIGHTINGS:
-        weights = box_weights(config.dataset, data, kind_of_weights, config.root)
+        weights = weigh_benchmark_by_boxes(config.dataset, data, kind_of_weights, config.root)
         setting['weights'] = weights[drawn]
     observed = np.zeros_like(data.labels)
     observed[drawn] = labels.observe(

@@ -76,7 +76,7 @@ def _logit(p):
     return np.log(p) - np.log1p(-p)
 
 
-def on_validation(
+def thresholds_on_validation(
     logits: dict[str, Tensor], task: Task, selection: str, threshold: float
 ) -> dict | None:
     """Thresholds per class from validation, for the result of a run.
@@ -111,7 +111,7 @@ _MAX_NAMES_PER_LABEL = 2  # beyond, most predicted labels are wrong
 _MAX_NAMES_UNKNOWN = 4  # predicted labels per photo that need no warning if true ones are unknown
 
 
-def explain_overnaming(
+def warn_of_overprediction(
     named: float, labels: float | None, classes: int, calibrated: bool = False
 ) -> str:
     """Warn of a threshold that predicts too many labels.
@@ -202,7 +202,7 @@ def explain_everywhere(photos: dict[str, int], count: int, per_class: bool = Fal
     return f'{named}. Look whether they show it.{remedy}'
 
 
-def is_overused(photos: int, named: int, present: int) -> bool:
+def is_class_overpredicted(photos: int, named: int, present: int) -> bool:
     """Whether a class is predicted on nearly all photos, although clearly fewer have it.
 
     Args:

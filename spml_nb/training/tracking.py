@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..base import settings
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 
 
 class TensorBoard:
@@ -55,5 +55,5 @@ def find_tracker(folder: Path) -> Callable[[pd.DataFrame], None]:
     Raises:
         SpmlError: for an unknown tracker, or one that is not installed.
     """
-    name = one_of(settings.read_settings()['tracker'], TRACKERS, 'tracker')
+    name = require_one_of(settings.read_settings()['tracker'], TRACKERS, 'tracker')
     return TRACKERS[name](folder)

@@ -19,15 +19,15 @@ from ..base import files, progress
 from ..base.devices import copy_to_device
 from ..base.errors import SpmlError, warn
 from ..data.folder import explain_split
-from ..data.glance import count_shared_photos, describe_shared_photos
 from ..data.labels import FULL_PHOTOS, FULL_PHOTOS_GUIDE
+from ..data.overview import count_shared_photos, describe_shared_photos
 from ..methods.core import ViewOutputs, forward_views
 from ..models.heads import Outputs
 from ..runs.config import Config, resolve
 from ..runs.folder import Result, Run, add_session, locate_run, provenance, read_result
 from . import checkpoint
 from .batches import FeatureSource, feature_source, hash_weights, image_source
-from .group import Group
+from .distributed import Group
 from .network import head_options
 from .schedule import Stage, compile_network, make_optimizer, make_schedule, plan_stages
 from .selection import (
@@ -42,7 +42,7 @@ from .selection import (
     selection_targets,
 )
 from .task import Task, make_task
-from .thresholds import on_validation
+from .thresholds import thresholds_on_validation
 from .tracking import find_tracker
 
 
@@ -546,7 +546,7 @@ def finish_run(trainer: Trainer):
     }
     if config.regime == 'linear':
         result['backbone'] = hash_weights(trainer.model)  # best.pt holds only the head
-    thresholds = on_validation(logits, task, config.selection, scores['threshold'])
+    thresholds = thresholds_on_validation(logits, task, config.selection, scores['threshold'])
     if thresholds is not None:
         result['thresholds'] = thresholds
     run.finish(result)

@@ -369,7 +369,7 @@ def _parse_word(word: str, shown: list[str]) -> str:
     )
 
 
-def judge_photos(config: Config, task: Task, root: Path | None = None) -> np.ndarray:
+def predict_held_out(config: Config, task: Task, root: Path | None = None) -> np.ndarray:
     """Predict each training photo with a network that was not trained on it.
 
     A network that was trained on a wrong label may have memorised it, and one that took an unknown
@@ -388,7 +388,7 @@ def judge_photos(config: Config, task: Task, root: Path | None = None) -> np.nda
     Raises:
         SpmlError: as `spml_nb.training.trainer.train`.
     """
-    folder = (root or settings.path('runs')) / f'judges-{task.data.fingerprint}'
+    folder = (root or settings.get_folder('runs')) / f'judges-{task.data.fingerprint}'
     probability = np.empty(task.observed.shape)
     for k, judged in enumerate(split_rows(len(task.train), 0.5)):
         trained = np.setdiff1d(np.arange(len(task.train)), judged)
@@ -413,7 +413,7 @@ def find_doubtful_labels(
     """Rank labels that are probably wrong, and labels that are probably missing.
 
     Args:
-        probability: (N, C) in [0, 1], as from `judge_photos`.
+        probability: (N, C) in [0, 1], as from `predict_held_out`.
         observed: (N, C) in {1, 0, −1}.
 
     Returns:

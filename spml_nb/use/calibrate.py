@@ -14,15 +14,15 @@ from ..base.files import write_atomically
 from ..data.dataset import Dataset, join_items
 from ..data.folder import candidate_folders, first_existing_folder, read_label_table
 from ..data.labels import FULL_PHOTOS, FULL_PHOTOS_GUIDE
-from ..data.loading import load, own_folder
+from ..data.loading import is_user_folder, load
 from ..runs.folder import CALIBRATION, Run, open_run
 from ..statistics import image_draws
 from ..training.thresholds import (
     check_recall,
     class_thresholds,
-    explain_overnaming,
-    is_overused,
+    is_class_overpredicted,
     recall_threshold,
+    warn_of_overprediction,
 )
 from .export import find_exported
 from .predict import open_model
@@ -125,7 +125,7 @@ class Calibration:
         lines += [self._describe_overused(name) for name in self.overused]
         if not self.keeps_earlier:
             named = self.named if self.taken else self.named_before
-            lines.append(explain_overnaming(named, self.labels_a_photo, self.classes, True))
+            lines.append(warn_of_overprediction(named, self.labels_a_photo, self.classes, True))
         return '\n'.join(filter(None, lines))
 
     def _describe_choice(self) -> list[str]:
@@ -172,7 +172,7 @@ class Calibration:
     def _describe_overused(self, name: str) -> str:
         named, present, named_per_class = self.overused[name]
         text = f'{name} is named on {named} of {self.photos} photos; {present} have it'
-        if named_per_class is None or is_overused(self.photos, named_per_class, present):
+        if named_per_class is None or is_class_overpredicted(self.photos, named_per_class, present):
             return f'{text}. More training photos without it teach the difference'
         return f'{text}. Its own threshold (--per-class) names it on {named_per_class}'
 
@@ -353,7 +353,7 @@ def _find_overused(
     for c, name in enumerate(names):
         named = int((p[:, c] >= threshold).sum())
         present = int((labels[:, c] > 0).sum())
-        if is_overused(len(p), named, present):
+        if is_class_overpredicted(len(p), named, present):
             named_per_class = None
             if per_class is not None:
                 named_per_class = int((p[:, c] >= per_class[c]).sum())
@@ -368,7 +368,7 @@ def _match_labels(names: list[str], data: Dataset, folder: str | Path) -> np.nda
     all labels of a photo.
     """
     table = first_existing_folder(candidate_folders(folder)) / 'labels.csv'
-    is_complete = own_folder(str(folder)) and 'labels' in read_label_table(table)
+    is_complete = is_user_folder(str(folder)) and 'labels' in read_label_table(table)
     labels = np.full((len(data), len(names)), -1 if is_complete else 0, np.int8)
     for c, name in enumerate(names):
         if name in data.class_names:

@@ -12,36 +12,36 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ..base import settings
-from ..base.errors import SpmlError, one_of, require_kind
+from ..base.errors import SpmlError, require_kind, require_one_of
 from ..base.files import write_atomically
 from ..data import loading
 from ..data.dataset import Dataset, join_items
 from ..data.folder import candidate_folders, first_existing_folder
-from ..data.glance import count_parts, describe_shared_photos, find_shipped_model
 from ..data.labels import (
+    choose_score_targets,
     describe_truth,
     explain_missing_scores,
-    labels_for_scoring,
     parse_label_setting,
 )
-from ..data.side import pin_side_file, side_kinds
+from ..data.overview import count_parts, describe_shared_photos, find_shipped_model
+from ..data.side_information import list_side_kinds, pin_file
 from ..drawing import make_axes, to_svg
-from ..methods.core import find, names
+from ..methods.core import find_method, names
 from ..runs.config import Config, class_names
 from ..statistics import format_signed
-from ..sweeps.boards import outcome
+from ..sweeps.boards import summarize_final_runs
 from ..sweeps.estimate import time_photos
 from ..sweeps.queue import (
     STARTUP,
     check_launch,
     find_earlier_runs,
     find_stale_runs,
-    finished,
     format_duration,
-    key,
+    load_finished_runs,
     plan_runs,
+    run_key,
 )
-from ..sweeps.search import SUITES, Row, candidates, expect_finals, finals, run_search
+from ..sweeps.search import SUITES, Row, expect_finals, final_configs, run_search, search_configs
 from ..training.summary import OBSERVED_AUC
 from .recommendation import AUC, MAP, format_with_half, judge_methods, read_method_result
 
@@ -73,7 +73,8 @@ def compare(
         labels, min_positives, exclude: as in `Config`.
         suite: one of `PHOTO_SUITES`, whose recipe is used.
         seeds: number of final runs per method, with seeds from 0.
-        side: a file of side information (`spml_nb/data/side.py`) for the methods that use it.
+        side: a file of side information (`spml_nb/data/side_information.py`) for the methods that
+            use it.
         dry_run: only say how many runs there are and how long they take.
         tell: takes each message.
         engine, address, jobs: as in `sweeps.queue.run`.
@@ -87,14 +88,14 @@ def compare(
             as `load` and `sweeps.queue.run`.
         KeyboardInterrupt: after Ctrl-C, without a recommendation.
     """
-    one_of(suite, PHOTO_SUITES, 'suite')
+    require_one_of(suite, PHOTO_SUITES, 'suite')
     parse_label_setting(labels)
     check_launch(engine, address, jobs)
     if seeds < 1:
         raise SpmlError(
             f'seeds={seeds}; allowed: 1 or more, and 3 or more to say how sure a difference is.'
         )
-    if not loading.own_folder(str(folder)):
+    if not loading.is_user_folder(str(folder)):
         raise SpmlError(
             f'{folder} is no folder of photos. Give one that has images/ and labels.csv; the '
             "papers' data sets are compared by `spml sweep methods --dataset NAME`."
@@ -115,7 +116,7 @@ def compare(
             'kept; new runs with the same settings get names that end in '
             f'-{data.fingerprint[:6]}.'
         )
-    feature_seconds = _time_features(missing, data, finished())
+    feature_seconds = _time_features(missing, data, load_finished_runs())
     tell(describe_time_left(missing, jobs, feature_seconds))
     if dry_run:
         return missing
@@ -124,7 +125,7 @@ def compare(
     )
     if (trained.state == 'missing').any():
         raise KeyboardInterrupt  # too early for a recommendation
-    runs = finished()
+    runs = load_finished_runs()
     tell(_write_comparison(comparison, data, runs))
     return comparison.add_earlier_runs(trained, runs)
 
@@ -138,16 +139,16 @@ def _make_rows(
 ) -> list[Row]:
     "A row per method, each once; methods: as in `compare`, None: every possible one."
     if not methods:
-        kinds = side_kinds(side)
-        methods = [name for name in names() if kinds.issuperset(find(name).side)]
-    file = pin_side_file(side) if side else ''
+        kinds = list_side_kinds(side)
+        methods = [name for name in names() if kinds.issuperset(find_method(name).side)]
+    file = pin_file(side) if side else ''
     return [
         Row(
             name,
             labels=labels,
             min_positives=min_positives,
             exclude=exclude,
-            side=file if find(name).side else '',
+            side=file if find_method(name).side else '',
         )
         for name in dict.fromkeys(methods)
     ]
@@ -178,7 +179,7 @@ class _Comparison:
 
     def list_finals(self, row: Row, runs: pd.DataFrame) -> list[Config]:
         "The final runs of a method; empty while its search has not finished."
-        return finals(row, self.suite, self.folder, runs, range(self.seeds))
+        return final_configs(row, self.suite, self.folder, runs, range(self.seeds))
 
     def list_runs(self, runs: pd.DataFrame) -> list[Config]:
         """Every run of the comparison; the first configuration of a search stands for final runs
@@ -186,7 +187,7 @@ class _Comparison:
         """
         configs = []
         for row in self.rows:
-            configs += candidates(row, self.suite, self.folder)
+            configs += search_configs(row, self.suite, self.folder)
             configs += self.list_finals(row, runs) or expect_finals(
                 row, self.suite, self.folder, range(self.seeds)
             )
@@ -196,7 +197,7 @@ class _Comparison:
         "Every run of the searches, and every final run that they may choose."
         searched = []
         for row in self.rows:
-            searched += candidates(row, self.suite, self.folder)
+            searched += search_configs(row, self.suite, self.folder)
         return searched + [
             config.changed(seed=seed, label_seed=seed)
             for config in searched
@@ -212,16 +213,16 @@ class _Comparison:
         if stale := find_stale_runs(self.list_possible_runs()):
             raise SpmlError(
                 f'{len(stale)} runs of {self.folder} were trained before its photos were changed '
-                f'in place. Move them out of {settings.path("runs")} to compare anew: '
+                f'in place. Move them out of {settings.get_folder("runs")} to compare anew: '
                 f'{join_items(stale, 99)}.'
             )
-        runs = finished()
-        missing = [config for config in self.list_runs(runs) if key(config) not in runs.index]
+        runs = load_finished_runs()
+        missing = [config for config in self.list_runs(runs) if run_key(config) not in runs.index]
         return plan_runs(missing, runs).query("state != 'done'")
 
     def add_earlier_runs(self, trained: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
         "The table of the runs just trained, after those that were finished before."
-        done = [config for config in self.list_runs(runs) if key(config) in runs.index]
+        done = [config for config in self.list_runs(runs) if run_key(config) in runs.index]
         planned = plan_runs(done, runs)[['config', 'run']]
         earlier = planned[~planned.run.isin(trained.run)].assign(state='done', message='')
         return pd.concat([earlier, trained], ignore_index=True)
@@ -312,15 +313,17 @@ def _write_comparison(comparison: _Comparison, data: Dataset, runs: pd.DataFrame
         SpmlError: if a file cannot be written, or a run is damaged.
     """
     rows = comparison.rows
-    targets, test_truth = labels_for_scoring(data.labels[data.rows('test')])
-    _, val_truth = labels_for_scoring(data.labels[data.rows('val')])
+    targets, test_truth = choose_score_targets(data.labels[data.rows('test')])
+    _, val_truth = choose_score_targets(data.labels[data.rows('val')])
     methods = [
         read_method_result(row, comparison.list_finals(row, runs), runs, targets) for row in rows
     ]
     table, recommendation = judge_methods(methods, comparison.seeds, _is_complete(data, rows))
     if not len(table):
         return recommendation
-    choices = outcome(rows, comparison.suite, comparison.folder, runs, range(comparison.seeds))
+    choices = summarize_final_runs(
+        rows, comparison.suite, comparison.folder, runs, range(comparison.seeds)
+    )
     table = table.join(choices.set_index('loss')[['lr', 'hparams', 'late']], 'loss')
     table = table.assign(against=describe_truth(test_truth))
     if table.run.any():
@@ -350,7 +353,7 @@ def _name_target(comparison: _Comparison, data: Dataset) -> Path:
     parts = [comparison.folder, data.fingerprint, row.labels, comparison.suite]
     parts += [str(row.min_positives), *row.exclude]
     digest = hashlib.sha256('\n'.join(parts).encode()).hexdigest()[:6]
-    return settings.path('runs') / 'compare' / f'{Path(comparison.folder).name}-{digest}'
+    return settings.get_folder('runs') / 'compare' / f'{Path(comparison.folder).name}-{digest}'
 
 
 def _describe_limits(data: Dataset, val_truth: str, test_truth: str) -> list[str]:

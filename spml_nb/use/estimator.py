@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..base import settings
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -183,7 +183,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
         from ..training.schedule import plan_stages
         from ..training.selection import predict_logits, score_finished_run
 
-        self._refuse_other_methods(core.find(self.method))
+        self._refuse_other_methods(core.find_method(self.method))
         task = _task_in_memory(observed, train, val)
         config: Any = resolve(  # fields read here are not None afterwards
             Config(
@@ -201,8 +201,8 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
                 device=self.device,
             )
         )
-        one_of(config.head, ('linear', 'cosine'), 'head on features in memory')
-        device = settings.device(self.device)
+        require_one_of(config.head, ('linear', 'cosine'), 'head on features in memory')
+        device = settings.choose_device(self.device)
         self.head_ = HEADS[config.head](X.shape[1], observed.shape[1]).to(device)
         self.method_ = core.create(
             self.method,

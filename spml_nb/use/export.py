@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from ..base import files, settings
-from ..base.errors import SpmlError, one_of
+from ..base.errors import SpmlError, require_one_of
 from ..base.escaping import escape_bytes
 from ..training.batches import hash_weights
 from ..training.network import FORMAT, Network, open_network
@@ -235,7 +235,7 @@ def find_exported(model: str | Path) -> Path | None:
 
 def _is_name_of_run(model: str | Path) -> bool:
     "`export RUN --card` writes ./RUN, but the run may have been trained again since."
-    run = settings.path('runs') / model
+    run = settings.get_folder('runs') / model
     is_bare = str(model) == Path(model).name
     return is_bare and (run / 'config.json').is_file() and not (run / WEIGHTS).is_file()
 
@@ -373,7 +373,7 @@ def load_exported(file: str | Path, *, device: str | None = None) -> Predictor:
             package.
     """
     file = Path(file)
-    suffix = one_of(file.suffix, WRITERS, f'suffix (of {file})')
+    suffix = require_one_of(file.suffix, WRITERS, f'suffix (of {file})')
     if not file.is_file():
         raise SpmlError(f'no file {file}. `export(run, file)` writes one.')
     if suffix == '.pt2':
@@ -432,7 +432,7 @@ def export(run: str | Path, file: str | Path) -> Path:
             package; a backbone that the format cannot hold; if the file cannot be written.
     """
     file = Path(file)
-    write = WRITERS[one_of(file.suffix, WRITERS, f'suffix (of {file})')]
+    write = WRITERS[require_one_of(file.suffix, WRITERS, f'suffix (of {file})')]
     network = load_network(run)
     files.write_atomically(file, lambda temporary: write(network, temporary), follow=True)
     return file

@@ -24,8 +24,8 @@ def open_model(run: str | Path, device: str | None = None) -> Predictor:
 
     Args:
         run: the folder of a finished run, its name in the setting `runs`, a file of
-            `spml_nb.use.export.export`, a folder of `spml_nb.use.card.write_model_folder`, or a
-            name of `spml_nb.use.export.shipped_models`.
+            `spml_nb.use.export.export`, a folder of `spml_nb.use.model_card.write_model_folder`, or
+            a name of `spml_nb.use.export.shipped_models`.
         device: None: the setting `device`.
 
     Raises:
@@ -68,7 +68,7 @@ def predict(
         - threshold: the one that was used, or {class: threshold}.
         - one_threshold: the run's threshold for all classes.
         - unusable: {name of an image that cannot be read: why}.
-        - on_validation: what the run's threshold names on validation photos, as from
+        - thresholds_on_validation: what the run's threshold names on validation photos, as from
           `spml_nb.training.summary.named_on_validation`; None if another one was used, or precision
           and F1 were measured.
         - labels_a_photo: mean number of labels of the photos that chose the threshold; None if

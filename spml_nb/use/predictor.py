@@ -17,12 +17,12 @@ from PIL import Image
 from torch import Tensor
 
 from ..base import progress, settings
-from ..base.errors import SpmlError, one_of, parse_number, require_kind, warn
+from ..base.errors import SpmlError, parse_number, require_kind, require_one_of, warn
 from ..base.escaping import any_name_in_frames
 from ..base.files import require_regular_file
 from ..data import images as image_cache
 from ..data.dataset import Dataset, join_items
-from ..data.decoding import PHOTOS, budget, describe_animated, explain_unreadable, open_photo
+from ..data.decoding import PHOTOS, describe_animated, explain_unreadable, open_photo, pixel_budget
 from ..training.network import Network
 
 # ---- images
@@ -178,7 +178,7 @@ def make_square(image: Image.Image, size: int, resize: str) -> np.ndarray:
 
     Source: Cole et al. (2021) for 'squash', the authors' code of Two-way for 'centre'.
     """
-    if one_of(resize, RESIZES, 'way to resize') == 'squash':
+    if require_one_of(resize, RESIZES, 'way to resize') == 'squash':
         return image_cache.squash_image(image, size)
     pixels = image_cache.reduce_image(image, image_cache.LONGEST_SIDE)
     photos = image_cache.Photos(pixels.reshape(-1), np.array([pixels.shape[:2]]))
@@ -194,15 +194,15 @@ def _decode(source: Path | Image.Image, size: int, resize: str) -> np.ndarray | 
 
     A JPEG is decoded at full size: Pillow's `draft` is faster but scales differently, so the
     network would see other pixels than in training. (Huge photos are scaled that way in training as
-    well: `spml_nb.data.decoding.upright`.)
+    well: `spml_nb.data.decoding.to_upright_rgb`.)
     """
     try:
         if isinstance(source, Image.Image):
-            with budget.hold(source):
+            with pixel_budget.hold(source):
                 with _one_at_a_time:
                     image = source.copy()  # turning it upright must not change the caller's
                 return make_square(image, size, resize)
-        with open_photo(require_regular_file(source)) as image, budget.hold(image):
+        with open_photo(require_regular_file(source)) as image, pixel_budget.hold(image):
             return make_square(image, size, resize)
     except Exception as error:  # decoders raise a dozen different types for damaged files
         return explain_unreadable(error, source)  # type: ignore[arg-type]
@@ -471,7 +471,7 @@ def as_predictor(network: Network, device: str | None = None) -> Predictor:
     Raises:
         SpmlError: for a device that this machine lacks.
     """
-    target = settings.device(device)
+    target = settings.choose_device(device)
     network = network.to(device=target, memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     @torch.inference_mode()

@@ -14,12 +14,12 @@ import pandas as pd
 
 from ..base import settings
 from ..data.labels import FULL_PHOTOS, Truth, describe_truth
-from ..methods.core import find
+from ..methods.core import find_method
 from ..metrics import average_precision, find_map_definition
 from ..runs.config import Config
 from ..runs.folder import Run, locate_run, read_result
 from ..statistics import (
-    LEVEL,
+    SIGNIFICANCE_LEVEL,
     Effect,
     estimate_effect,
     format_signed,
@@ -28,7 +28,7 @@ from ..statistics import (
     resampled_auc,
     resampled_map,
 )
-from ..sweeps.queue import canonical_config, key
+from ..sweeps.queue import canonical_config, run_key
 from ..sweeps.search import Row, validation_scores
 from ..training.selection import selection_targets
 from ..training.summary import count_names
@@ -159,8 +159,8 @@ def read_method_result(
     Args:
         row: the method and its settings.
         configs: its final runs.
-        finished: as from `sweeps.queue.finished`.
-        targets: (N, C) labels of the test photos, as from `labels_for_scoring`.
+        finished: as from `sweeps.queue.load_finished_runs`.
+        targets: (N, C) labels of the test photos, as from `choose_score_targets`.
 
     Returns:
         The result. Where no label is known to be absent, scores are observed AUC instead of mAP.
@@ -191,11 +191,11 @@ def read_method_result(
 
 def _collect_scores(configs: Sequence[Config], finished: pd.DataFrame) -> pd.DataFrame:
     "`MethodResult.runs`."
-    runs = finished.reindex([key(config) for config in configs], columns=_COLUMNS)
+    runs = finished.reindex([run_key(config) for config in configs], columns=_COLUMNS)
     runs = runs.set_axis([config.seed for config in configs]).dropna(subset='test_map')
     val_by_auc = runs.selected_by == 'observed_auc'
     test_by_auc = runs.test_truth == Truth.OBSERVED_ONLY
-    root = settings.path('runs')
+    root = settings.get_folder('runs')
     return runs.assign(
         validation=validation_scores(runs),
         test=runs.test_map.mask(test_by_auc, runs.observed_test_auc).astype(float),
@@ -331,7 +331,7 @@ def _describe_missing(
         if idle:
             notes.append(
                 f'{method.row.loss}: in {idle} of {len(method.runs)} runs the best epoch came '
-                f'before {find(method.row.loss).mechanism} began.'
+                f'before {find_method(method.row.loss).mechanism} began.'
             )
     return notes
 
@@ -342,7 +342,7 @@ def _make_table_row(method: MethodResult, base: MethodResult) -> dict[str, objec
     naming = method.best_naming
     return {
         'loss': method.row.loss,
-        'head': method.row.head or find(method.row.loss).head,
+        'head': method.row.head or find_method(method.row.loss).head,
         'validation': method.runs.validation.mean(),
         'val_measure': method.runs.val_measure.iloc[0],
         'test': score.mean,
@@ -587,7 +587,7 @@ def _describe_certainty(
         doubt = ', with one seed, which decides nothing'
     else:
         gain += f' ± {chosen.over_half:.1f}'
-        if chosen.p >= LEVEL:
+        if chosen.p >= SIGNIFICANCE_LEVEL:
             doubt = ', which may be chance'
             if chosen.over_half < abs(chosen.over):  # significant if it were compared alone
                 doubt += f', as {methods - 1} methods are compared'
@@ -639,7 +639,7 @@ def _list_uses(run: str) -> list[str]:
         return []
     quoted = shlex.quote(run)
     return [
-        f'The model: {settings.path("runs") / run}',
+        f'The model: {settings.get_folder("runs") / run}',
         f'Its mistakes, as a page: spml report {quoted}',
         f'For new photos: spml predict {quoted} PHOTOS',
     ]

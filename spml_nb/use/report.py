@@ -16,15 +16,15 @@ from ..base import files
 from ..base.errors import SpmlError
 from ..data import labels as label_values
 from ..data.dataset import Dataset, join_items
-from ..replication.rendering import render_template
+from ..replication.templates import render_template
 from ..runs.folder import Result, Run, open_run, read_result
 from ..training import plots
 from ..training.evaluation import load_run_data
 from ..training.network import describe_network
-from ..training.summary import OBSERVED_AUC, observed_auc_of
+from ..training.summary import OBSERVED_AUC, read_observed_auc
 from .annotate import find_doubtful_labels
-from .card import CARD, FEW_TEST_PHOTOS, describe_data, score_test_photos, training_command
 from .export import find_exported
+from .model_card import CARD, FEW_TEST_PHOTOS, describe_data, score_test_photos, training_command
 from .scoring import LabelScores, format_scores
 
 SHOWN_PHOTOS = 12  # worst mistakes, and as many labels that are probably missing
@@ -104,7 +104,7 @@ def _render_report(run: Run) -> str:
         'class_rows': _stored_class_rows(result, description),
         'class_heads': ['average precision'],
         'curves': _draw_curves(result.curves),
-        'auc': {part: observed_auc_of(result.scores, part) for part in ('val', 'test')},
+        'auc': {part: read_observed_auc(result.scores, part) for part in ('val', 'test')},
         'what_auc_is': OBSERVED_AUC,
         'settings': run.config.hparams,
         'command': training_command(run.config),

@@ -22,12 +22,12 @@ from starlette.routing import Route
 
 from ..base.errors import SpmlError
 from ..base.files import hold_lock, print_line, write_atomically
-from ..data.editing import back_up, write_label
 from ..data.folder import candidate_folders, first_existing_folder, read_label_table
-from ..runs.folder import as_json, open_run, read_json
+from ..data.table_editing import back_up_table, write_label
+from ..runs.folder import format_json, open_run, read_json
 from ..training.plots import open_thumbnail
 from ..training.task import make_task
-from .annotate import find_doubtful_labels, judge_photos
+from .annotate import find_doubtful_labels, predict_held_out
 
 MOST_MISSING = 1000  # questions about labels that are probably missing
 MOST_WRONG = 100  # questions about labels that are probably wrong
@@ -64,7 +64,7 @@ class Review:
             word: one of `ANSWERS`. 'skip' restores the label if an earlier answer has changed it.
 
         Raises:
-            SpmlError: as `spml_nb.data.editing.write_label`, and if a file cannot be written.
+            SpmlError: as `spml_nb.data.table_editing.write_label`, and if a file cannot be written.
         """
         question = self.questions[number]
         label = ANSWERS[word]
@@ -72,7 +72,7 @@ class Review:
             label = question['label'] if question['answer'] in ('yes', 'no') else None
         with hold_lock(self.table, None):
             if label is not None:
-                self.backup = self.backup or back_up(self.table)
+                self.backup = self.backup or back_up_table(self.table)
                 write_label(self.table, question['image'], question['class'], label)
             question['answer'] = word
             write_questions(self.folder, self.questions)
@@ -91,7 +91,7 @@ class Review:
 
 def write_questions(folder: Path, questions: list[dict]) -> None:
     "Write review.json."
-    write_atomically(folder / 'review.json', as_json({'questions': questions}))
+    write_atomically(folder / 'review.json', format_json({'questions': questions}))
 
 
 def open_review(folder: Path, run: str, tell: Callable[[str], None] = print_line) -> Review:
@@ -120,7 +120,7 @@ def open_review(folder: Path, run: str, tell: Callable[[str], None] = print_line
     tell('training two networks, each on one half of the training photos')
     config = replace(open_run(run).config, dataset=str(folder), labels='full', device=None)
     task = make_task(config)
-    missing, wrong = _choose_doubts(judge_photos(config, task), task.observed)
+    missing, wrong = _choose_doubts(predict_held_out(config, task), task.observed)
     images = read_label_table(folder / 'labels.csv')['image'].to_numpy()[task.train]
     before = {(question['image'], question['class']) for question in answered}
     questions = []

@@ -15,13 +15,17 @@ from scipy.stats import binomtest
 
 from .. import metrics
 from ..base.errors import SpmlError, parse_number, warn
-from ..data.dataset import Dataset, default_part, find_copies, join_items
+from ..data.dataset import Dataset, choose_default_part, find_copies, join_items
 from ..data.folder import explain_split
-from ..data.labels import FULL_PHOTOS_GUIDE, Truth, describe_truth, labels_for_scoring
+from ..data.labels import FULL_PHOTOS_GUIDE, Truth, choose_score_targets, describe_truth
 from ..data.loading import load
 from ..runs.folder import Run, open_run
 from ..statistics import image_draws, resampled_map
-from ..training.thresholds import explain_narrow_naming, explain_overnaming, is_overused
+from ..training.thresholds import (
+    explain_narrow_naming,
+    is_class_overpredicted,
+    warn_of_overprediction,
+)
 from .export import find_exported
 from .predict import open_model
 from .predictor import Predictor, Threshold, predict_rows, thresholds_as_array
@@ -45,8 +49,8 @@ class LabelScores:
             low and high, recall, and ap, in percent, NaN if undefined. In classes marked in
             `at_least` no label is known to be absent, so that right and precision are lower bounds.
         photos: number of photos.
-        unused: photos that count nowhere, as in `labels_for_scoring`.
-        truth: as from `labels_for_scoring`.
+        unused: photos that count nowhere, as in `choose_score_targets`.
+        truth: as from `choose_score_targets`.
         left_out: number of unknown entries.
         threshold: a probability, or {class: probability}.
         labels_a_photo: mean number of labels named on a photo.
@@ -112,7 +116,9 @@ class LabelScores:
     def overnaming(self) -> str:
         "A warning if nearly everything is named, else ''."
         labels = None if self._has_unknown else self.classes.present.sum() / self.photos
-        return explain_overnaming(self.labels_a_photo, labels, len(self.classes), self.calibrated)
+        return warn_of_overprediction(
+            self.labels_a_photo, labels, len(self.classes), self.calibrated
+        )
 
     @property
     def narrow_naming(self) -> str:
@@ -129,7 +135,7 @@ class LabelScores:
             f'{name} is named on {row.named:,} of {self.photos:,} photos, and {row.present:,} are '
             'known to have it'
             for name, row in self.classes.iterrows()
-            if is_overused(self.photos, row.named, row.present)
+            if is_class_overpredicted(self.photos, row.named, row.present)
         ]
         if not overused or 2 * len(overused) > len(self.classes):  # `overnaming` warns of that
             return ''
@@ -299,7 +305,7 @@ def score_labels(
     Raises:
         SpmlError: if no photo has any of the classes.
     """
-    targets, truth = labels_for_scoring(labels)
+    targets, truth = choose_score_targets(labels)
     at_least = _find_lower_bounds(labels, truth)
     counted = np.where(at_least, labels > 0, targets != 0)
     present = (labels > 0) & counted
@@ -500,7 +506,7 @@ def _describe_calibration(
     description: dict, run: Run | None, data: Dataset, rows: np.ndarray
 ) -> str:
     "A remark on how many of these photos chose the threshold of a model."
-    if count := count_chosen(run, data, rows):
+    if count := count_calibration_photos(run, data, rows):
         return f'{count:,} of them chose its threshold, so that precision, recall and F1 flatter it'
     has_hashes = run is not None and 'photo_hashes' in (run.calibration() or {})
     is_same_folder = description.get('threshold_from', {}).get('data') == data.fingerprint
@@ -509,7 +515,7 @@ def _describe_calibration(
     return ''
 
 
-def count_chosen(run: Run | None, data: Dataset, rows: np.ndarray) -> int:
+def count_calibration_photos(run: Run | None, data: Dataset, rows: np.ndarray) -> int:
     """Count the photos that chose the threshold of a run by `spml calibrate`, in any folder.
 
     Args:
@@ -569,7 +575,7 @@ def _choose_rows(
     is_trained_on = any(
         _is_trained_on(candidate.model.description, data) for candidate in candidates
     )
-    chosen = part or default_part(data, is_trained_on)
+    chosen = part or choose_default_part(data, is_trained_on)
     rows = data.rows(chosen)
     if not len(rows):
         raise SpmlError(
@@ -608,7 +614,7 @@ def evaluate_model(
     Args:
         model: as in `spml_nb.use.predict.open_model`.
         dataset: a name, or a folder with images/ and labels.csv.
-        part: 'train', 'val', 'test' or 'all'; None: as in `default_part`.
+        part: 'train', 'val', 'test' or 'all'; None: as in `choose_default_part`.
         per_class: use one threshold per class.
         root: the folder of named data sets.
         device: None: the setting `device`.

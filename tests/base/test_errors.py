@@ -8,7 +8,14 @@ import warnings
 import pytest
 
 from spml_nb import cli
-from spml_nb.base.errors import SpmlError, one_of, parse_number, require_kind, short_warnings, warn
+from spml_nb.base.errors import (
+    SpmlError,
+    parse_number,
+    require_kind,
+    require_one_of,
+    short_warnings,
+    warn,
+)
 from spml_nb.data.official import registry
 
 
@@ -25,8 +32,8 @@ def test_an_error_travels_between_processes_and_is_raised_again(kind):
 
 def test_a_check_names_the_value_and_the_nearest_allowed_one():
     with pytest.raises(SpmlError, match=r"loss 'rolle'.*an, role.*'role'\? Look there\.$"):
-        one_of('rolle', ['an', 'role'], 'loss', 'Look there.')
-    assert one_of(3, [3, 4], 'number') == 3
+        require_one_of('rolle', ['an', 'role'], 'loss', 'Look there.')
+    assert require_one_of(3, [3, 4], 'number') == 3
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from spml_nb.base.errors import SpmlError, one_of, require_kind
+from spml_nb.base.errors import SpmlError, require_kind, require_one_of
 from spml_nb.base.escaping import (
     code_span,
     escape_for_markdown,
@@ -71,7 +71,7 @@ def test_a_message_is_bounded_whatever_its_value():
         bomb = [bomb] * 10  # 10¹³ words
     for check in (
         lambda: require_kind(bomb, float, 'lr'),
-        lambda: one_of(bomb, ['an'], 'loss'),
+        lambda: require_one_of(bomb, ['an'], 'loss'),
         lambda: require_kind(1 << 90000, str, 'loss'),
     ):
         with pytest.raises(SpmlError) as caught:

@@ -62,7 +62,7 @@ def beside(tmp_path, monkeypatch):
 def test_a_module_beside_the_settings_is_a_method_everywhere(beside, photo_folder, monkeypatch):
     shorten_photos_suite(monkeypatch)
     assert 'hesitant' in methods.names()
-    drawn = search.candidates(search.Row('hesitant'), 'mini', 'mini_voc')
+    drawn = search.search_configs(search.Row('hesitant'), 'mini', 'mini_voc')
     assert len({config.hparams['weight'] for config in drawn if config.hparams}) > 1
     config = Config(loss='hesitant', dataset=str(photo_folder), backbone='mini', epochs=1)
     run = training.train(config).folder
@@ -115,7 +115,7 @@ def test_a_module_that_cannot_be_imported_is_named(tmp_path, monkeypatch, name, 
     (tmp_path / 'settings.ini').write_text(f'[spml_nb]\nplugins = {name}\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, 'path', [*sys.path])
-    methods.find('em')
+    methods.find_method('em')
     with pytest.raises(SpmlError, match=told):
         methods.names()
     with pytest.raises(SpmlError, match=told):
@@ -125,4 +125,4 @@ def test_a_module_that_cannot_be_imported_is_named(tmp_path, monkeypatch, name, 
 def test_an_unknown_method_says_where_others_come_from():
     assert settings.read_settings()['plugins'] == ''
     with pytest.raises(SpmlError, match=r'the setting `plugins` names modules with others'):
-        methods.find('hesitant')
+        methods.find_method('hesitant')

@@ -37,7 +37,9 @@ def test_a_file_that_speaks_of_the_section_only_in_a_comment_is_passed_over(tmp_
     monkeypatch.chdir(tmp_path / 'inner')
     monkeypatch.delenv('SPML_NB_RUNS')
     monkeypatch.delenv('SPML_NB_SETTINGS', raising=False)
-    assert settings.settings_file() == ours and settings.path('runs') == tmp_path / 'here'
+    assert (
+        settings.find_settings_file() == ours and settings.get_folder('runs') == tmp_path / 'here'
+    )
 
 
 def test_empty_values_are_unset(tmp_path, monkeypatch):
@@ -46,7 +48,7 @@ def test_empty_values_are_unset(tmp_path, monkeypatch):
     )
     for name in ('RUNS', 'OUTPUTS'):
         monkeypatch.setenv(f'SPML_NB_{name}', '')
-    assert (settings.path('runs'), settings.path('outputs')) == (
+    assert (settings.get_folder('runs'), settings.get_folder('outputs')) == (
         tmp_path / 'mine',
         tmp_path / 'outputs',
     )
@@ -54,7 +56,7 @@ def test_empty_values_are_unset(tmp_path, monkeypatch):
 
 def test_a_home_folder_of_nobody_is_told(monkeypatch):
     monkeypatch.setenv('SPML_NB_RUNS', '~nosuchuser/x')
-    refused(lambda: settings.path('runs'), "'~nosuchuser/x' begins with a home folder")
+    refused(lambda: settings.get_folder('runs'), "'~nosuchuser/x' begins with a home folder")
     refused(
         lambda: datasets.load('~nosuchuser/photos'),
         "'~nosuchuser/photos' begins with a home folder",
@@ -74,8 +76,8 @@ def test_a_home_folder_of_nobody_is_told(monkeypatch):
 def test_a_device_with_a_number_that_is_not_there_is_told(monkeypatch, name):
     monkeypatch.setattr(torch.cuda, 'is_available', lambda: True)
     monkeypatch.setattr(torch.cuda, 'device_count', lambda: 2)
-    refused(lambda: settings.device(name), f"unknown device '{name}'", 'SPML_NB_DEVICE')
-    assert settings.device('cuda:1') == torch.device('cuda:1') and settings.device(
+    refused(lambda: settings.choose_device(name), f"unknown device '{name}'", 'SPML_NB_DEVICE')
+    assert settings.choose_device('cuda:1') == torch.device('cuda:1') and settings.choose_device(
         'cpu:0'
     ) == torch.device('cpu:0')
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 def test_every_pair_is_measured_and_the_record_continued(tmp_path):
-    outputs = settings.path('outputs')
+    outputs = settings.get_folder('outputs')
     outputs.mkdir()
     older = pd.read_csv(ROOT / 'outputs' / 'benchmarks.csv')
     older.to_csv(outputs / 'benchmarks.csv', index=False)

@@ -13,7 +13,7 @@ from spml_nb.data.decoding import (
     describe_animated,
     explain_unreadable,
     open_photo,
-    upright,
+    to_upright_rgb,
 )
 
 # ---- transparency
@@ -85,7 +85,7 @@ def test_what_is_transparent_is_white_whatever_it_hides(tmp_path, mode, hidden):
     seen = transparent(mode, hidden, file)
     with Image.open(file) as image:
         assert image.has_transparency_data
-        pixels = np.asarray(upright(image))
+        pixels = np.asarray(to_upright_rgb(image))
     assert np.abs(pixels - seen).max() <= 1
     assert (pixels[ALPHA == 0] == 255).all()
 
@@ -93,7 +93,10 @@ def test_what_is_transparent_is_white_whatever_it_hides(tmp_path, mode, hidden):
 @pytest.mark.silent('C3')
 def test_a_palette_with_alpha_is_laid_on_white():
     image = Image.fromarray(np.dstack([VISIBLE, ALPHA])).convert('PA')
-    pixels, seen = np.asarray(upright(image.copy())), np.asarray(image.convert('RGBA'), float)
+    pixels, seen = (
+        np.asarray(to_upright_rgb(image.copy())),
+        np.asarray(image.convert('RGBA'), float),
+    )
     share = seen[..., 3:] / 255
     assert (
         np.abs(pixels - (share * seen[..., :3] + (1 - share) * 255)).max() <= 1
@@ -110,7 +113,7 @@ def test_the_pixels_of_a_jpeg_are_as_they_were_bit_for_bit(tmp_path, mode):
     with Image.open(tmp_path / 'x.jpg') as image:
         expected = ImageOps.exif_transpose(image).convert('RGB')
     with Image.open(tmp_path / 'x.jpg') as image:
-        pixels = upright(image)
+        pixels = to_upright_rgb(image)
     assert pixels.size == (12, 10) and pixels.tobytes() == expected.tobytes()
 
 
@@ -126,7 +129,7 @@ def test_every_suffix_of_a_photo_is_that_of_a_format_that_is_opened(tmp_path):
             file = tmp_path / f'x{suffix}'
             Image.fromarray(VISIBLE).save(file, name)
             with open_photo(file) as image:
-                assert image.format == name and upright(image).size == (10, 12)
+                assert image.format == name and to_upright_rgb(image).size == (10, 12)
     assert (
         {'.jfif', '.avif', '.jpg', '.png', '.webp'}
         < PHOTOS
@@ -198,10 +201,10 @@ def test_only_huge_photos_are_decoded_at_half_size(tmp_path, monkeypatch):
     photo = Image.effect_noise((90, 60), 80).resize((180, 120)).convert('RGB')
     photo.save(tmp_path / 'x.jpg')
     with open_photo(tmp_path / 'x.jpg') as image:
-        assert np.array_equal(upright(image), np.asarray(Image.open(tmp_path / 'x.jpg')))
+        assert np.array_equal(to_upright_rgb(image), np.asarray(Image.open(tmp_path / 'x.jpg')))
     monkeypatch.setattr('spml_nb.data.decoding.HUGE', 180 * 120 - 1)
     with open_photo(tmp_path / 'x.jpg') as image:
-        assert upright(image).size == (90, 60)
+        assert to_upright_rgb(image).size == (90, 60)
 
 
 def test_animated_gifs_are_known_and_show_their_first_picture(tmp_path):
@@ -214,7 +217,7 @@ def test_animated_gifs_are_known_and_show_their_first_picture(tmp_path):
     assert text.startswith('1 ') and 'moving.' in text
     assert describe_animated(files[:1], ['b']) == ''
     with open_photo(files[1]) as image:
-        assert np.asarray(upright(image))[0, 0].tolist() == [255, 0, 0]
+        assert np.asarray(to_upright_rgb(image))[0, 0].tolist() == [255, 0, 0]
 
 
 @pytest.mark.skipif('HEIF' in FORMATS, reason='pillow-heif is installed')
@@ -233,6 +236,6 @@ def test_a_heic_is_opened_where_that_is_installed(tmp_path):
     Image.fromarray(pixels).save(tmp_path / 'x.heic', quality=-1)
     assert '.heic' in PHOTOS
     with open_photo(tmp_path / 'x.heic') as image:
-        seen = np.asarray(upright(image))
+        seen = np.asarray(to_upright_rgb(image))
     assert seen.shape == pixels.shape
     assert abs(seen.astype(int) - pixels).max() < 8

@@ -385,7 +385,7 @@ def test_archives_are_unpacked_once(tmp_path, name):
     for member, content in MEMBERS.items():
         assert (root / member).read_bytes() == content
     assert (
-        fetch.read_download_note(root / fetch.UNPACKED_MARK)['sha256']
+        fetch.read_json_note(root / fetch.UNPACKED_MARK)['sha256']
         == hashlib.sha256(archive.read_bytes()).hexdigest()
     )
     (root / 'top.txt').write_text('mine')
@@ -535,7 +535,7 @@ def test_a_record_of_another_kind_counts_as_none(tmp_path, text):
     (tmp_path / 'a.bin.ok').write_text(text)
     assert (
         fetch.matches_checksum(tmp_path / 'a.bin', **SUMS)
-        and fetch.read_download_note(tmp_path / 'a.bin.ok')['sha256'] == SUMS['sha256']
+        and fetch.read_json_note(tmp_path / 'a.bin.ok')['sha256'] == SUMS['sha256']
     )
 
 

@@ -10,7 +10,7 @@ import yaml
 from PIL import Image
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.formats import LAYOUTS, recognise
+from spml_nb.data.formats import LAYOUTS, recognise_layout
 from spml_nb.data.importing import read_source, write_folder
 from spml_nb.data.loading import load
 
@@ -200,7 +200,7 @@ def test_the_same_matrix_comes_back(tmp_path, layout, meaning):
     WRITERS[layout](place, names, matrix)
     place = place / 'saved' if layout == 'huggingface' else place
     before = {file: file.stat().st_mtime_ns for file in place.rglob('*')}
-    assert list(recognise(place)) == [layout.split()[0]]
+    assert list(recognise_layout(place)) == [layout.split()[0]]
     write_folder(read_source(place), tmp_path / 'new', meaning)
     assert {file: file.stat().st_mtime_ns for file in place.rglob('*')} == before
     data = load(tmp_path / 'new')

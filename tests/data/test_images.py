@@ -28,12 +28,12 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.base.files import TEMPORARY
 from spml_nb.data import images
 from spml_nb.data.dataset import Dataset
-from spml_nb.data.decoding import budget
+from spml_nb.data.decoding import pixel_budget
 from spml_nb.data.images import (
     Photos,
     cache_file,
     centre_crops,
-    load_pixels,
+    copy_pixels,
     open_images,
     open_photos,
     random_crops,
@@ -215,7 +215,7 @@ def test_no_more_pixels_are_decoded_at_a_time_than_there_is_room_for(tmp_path, m
 
     monkeypatch.setattr(settings, 'count_cores', lambda: 8)
     limit, sizes = 3000, [(40, 25)] * 12 + [(70, 50)] + [(30, 20)] * 6
-    monkeypatch.setattr(budget, 'limit', limit)
+    monkeypatch.setattr(pixel_budget, 'limit', limit)
     files = [tmp_path / f'{k}.png' for k in range(len(sizes))]
     for file, (width, height) in zip(files, sizes, strict=True):
         Image.fromarray(noise(width, height)).save(file)
@@ -240,11 +240,11 @@ def test_no_more_pixels_are_decoded_at_a_time_than_there_is_room_for(tmp_path, m
 
 @pytest.mark.silent('C8')
 def test_a_photo_that_cannot_be_decoded_gives_its_room_back(tmp_path, photos, monkeypatch):
-    monkeypatch.setattr(budget, 'limit', 100)
+    monkeypatch.setattr(pixel_budget, 'limit', 100)
     photos[0].write_bytes(photos[0].read_bytes()[:-200])
     with pytest.raises(SpmlError, match='1 of 6'):
         open_images(dataset(photos), 8, progress=False)
-    assert budget.used == 0
+    assert pixel_budget.used == 0
 
 
 def test_sixteen_bit_grey_keeps_its_high_byte(tmp_path):
@@ -708,7 +708,7 @@ def test_an_interrupted_build_leaves_nothing_and_restores_the_warnings(photos, c
 def test_a_batch_has_the_rows_in_order_channels_last_and_is_a_copy(photos):
     store = open_images(dataset(photos), 16, progress=False)
     for index in ([4, 0, 4], np.array([4, 0, 4]), torch.tensor([4, 0, 4])):
-        pixels = load_pixels(store, index, torch.device('cpu'))
+        pixels = copy_pixels(store, index, torch.device('cpu'))
         assert (
             pixels.dtype == torch.uint8
             and pixels.shape == (3, 3, 16, 16)
@@ -723,7 +723,7 @@ def test_a_batch_has_the_rows_in_order_channels_last_and_is_a_copy(photos):
 @pytest.mark.parametrize('index', [[6], [-1], [0, 99]])
 def test_rows_outside_the_store_are_refused(index):
     with pytest.raises(SpmlError, match='allowed: 0 … 5'):
-        load_pixels(np.zeros((6, 4, 4, 3), np.uint8), index)
+        copy_pixels(np.zeros((6, 4, 4, 3), np.uint8), index)
 
 
 def test_squash_takes_an_opened_image():

@@ -10,7 +10,13 @@ from PIL import Image
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.folder import read_label_table
-from spml_nb.data.importing import label_table, preview, read_source, summary, write_folder
+from spml_nb.data.importing import (
+    label_table,
+    preview_import,
+    read_source,
+    summarize_import,
+    write_folder,
+)
 from spml_nb.data.loading import load
 
 pytestmark = pytest.mark.filterwarnings('ignore:.*(no training image has it|did you mean|made of)')
@@ -40,7 +46,7 @@ def test_what_is_not_given_is_absent_or_unknown(table):
     assert complete['labels'].tolist() == ['cat', 'cat|dog', '', 'dog']
     positives = label_table(source, 'positives-only')
     assert positives['positives'].tolist() == ['cat', 'cat|dog', 'dog']
-    assert 'pictures/2.png' in summary(source, positives).splitlines()[-1]
+    assert 'pictures/2.png' in summarize_import(source, positives).splitlines()[-1]
     with pytest.raises(SpmlError, match="'both'.*complete, positives-only"):
         label_table(source, 'both')
 
@@ -131,7 +137,7 @@ def test_two_classes_never_get_one_name(table):
 
 def test_ten_photos_are_shown(table):
     source = table(rows(*(['cat'] * 30)), count=30)
-    lines = preview(source).splitlines()
+    lines = preview_import(source).splitlines()
     assert len(lines) == 12
     assert sum('cat' in line for line in lines) == 10
     assert np.isclose(float(lines[0].split()[-4]), 1)

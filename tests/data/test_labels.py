@@ -15,10 +15,10 @@ from spml_nb.data.labels import (
     BOX_WEIGHTINGS,
     TRUTHS,
     as_numeric_matrix,
+    choose_score_targets,
     describe_labels,
     describe_truth,
     explain_missing_scores,
-    labels_for_scoring,
     observe,
     parse_label_setting,
     split_rows,
@@ -161,7 +161,7 @@ def test_scores_need_a_class_with_both_signs_or_say_that_there_is_none():
         ([[0, 0]], [[-1, -1]], 'observed only'),
         ([[1, 0], [0, -1]], [[1, -1], [-1, -1]], 'observed only'),
     ):  # a stray 0 in a table of 1 and empty cells
-        found, word = labels_for_scoring(np.array(labels, np.int8))
+        found, word = choose_score_targets(np.array(labels, np.int8))
         assert found.tolist() == targets and found.dtype == np.int8 and word == truth
         assert type(word) is str  # checkpoints hold it, and load nothing but plain types
 
@@ -174,14 +174,14 @@ def test_photos_with_positives_alone_do_not_rank_above_the_negatives_of_others()
     labels = np.zeros((200, 5), np.int8)
     labels[np.arange(200), noise.randint(5, size=200)] = 1
     labels[:2] = -1
-    targets, truth = labels_for_scoring(labels)
+    targets, truth = choose_score_targets(labels)
     assert (
         truth == 'observed only' and np.mean(average_precision(noise.rand(200, 5), targets)) < 0.4
     )
     labels[2:12] = np.where(
         noise.rand(10, 5) < 0.4, 1, -1
     )  # a sample that is annotated in full is what counts
-    targets, truth = labels_for_scoring(labels)
+    targets, truth = choose_score_targets(labels)
     assert (
         truth == 'partly known' and (targets[:12] == labels[:12]).all() and not targets[12:].any()
     )
@@ -189,22 +189,22 @@ def test_photos_with_positives_alone_do_not_rank_above_the_negatives_of_others()
         noise.rand(200, 5) < 0.7
     )  # labels that are missing by chance all count
     assert (
-        labels_for_scoring(dropped)[0].tolist() == dropped.tolist()
+        choose_score_targets(dropped)[0].tolist() == dropped.tolist()
         and ((dropped >= 0).all(1) & (dropped == 0).any(1)).sum() > 10
     )
     column = np.array(
         [[1, 0], [1, 1], [-1, 0], [-1, 0]], np.int8
     )  # the first class is known everywhere
     assert (
-        labels_for_scoring(column)[0].tolist() == [[1, 0], [1, 1], [-1, 0], [-1, 0]]
-        and labels_for_scoring(column)[1] == 'partly known'
+        choose_score_targets(column)[0].tolist() == [[1, 0], [1, 1], [-1, 0], [-1, 0]]
+        and choose_score_targets(column)[1] == 'partly known'
     )
 
 
 @quick
 @given(true_labels)
 def test_whatever_is_partly_known_has_an_average_precision(labels):
-    targets, truth = labels_for_scoring(labels)
+    targets, truth = choose_score_targets(labels)
     gaps = [any(row[c] == 0 for row in labels) for c in range(labels.shape[1])]
     partial = [row for row in labels if any(v == 0 for v in row)]
     most = sum(all(v >= 0 for v in row) for row in partial) > len(partial) / 2

@@ -23,14 +23,14 @@ CLASSES = {
 
 @cache
 def drawn(name):
-    return miniatures.draw(name)
+    return miniatures.draw_miniature(name)
 
 
 HASHES = '''
 import hashlib
 from spml_nb.data import miniatures
 for name in miniatures.NAMES:
-    images, labels, classes, split = miniatures.draw(name, train=300, test=60)
+    images, labels, classes, split = miniatures.draw_miniature(name, train=300, test=60)
     words = '|'.join([*classes, *split]).encode()
     print(name, hashlib.sha256(images.tobytes() + labels.tobytes() + words).hexdigest())
 '''
@@ -69,8 +69,8 @@ def test_the_sets_are_those_of_the_record():
 
 
 def test_the_seed_draws_another_sample_of_the_same_classes():
-    a = miniatures.draw('mini_coco', train=30, test=10)
-    b = miniatures.draw('mini_coco', train=30, test=10, seed=1)
+    a = miniatures.draw_miniature('mini_coco', train=30, test=10)
+    b = miniatures.draw_miniature('mini_coco', train=30, test=10, seed=1)
     assert not np.array_equal(a[0], b[0]) and not np.array_equal(a[1], b[1])
     assert a[2] == b[2] and np.array_equal(a[3], b[3])
 
@@ -103,7 +103,7 @@ def test_training_rows_are_drawn_from_the_training_pool_only(monkeypatch):
     monkeypatch.setattr(
         miniatures, 'symbol_masks', lambda pool: (asked.append(pool), masks(pool))[1]
     )
-    miniatures.draw('mini_voc', train=10, test=5)
+    miniatures.draw_miniature('mini_voc', train=10, test=5)
     assert asked == ['train', 'test']
 
 
@@ -229,7 +229,7 @@ WRONG = [
 @pytest.mark.parametrize('wrong, told', WRONG)
 def test_wrong_arguments_of_draw_are_named(wrong, told):
     with pytest.raises(SpmlError, match=told):
-        miniatures.draw(**wrong)
+        miniatures.draw_miniature(**wrong)
 
 
 def test_wrong_pool_and_wrong_name_are_named():

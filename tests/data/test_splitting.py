@@ -8,7 +8,7 @@ from PIL import Image
 from spml_nb import cli
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.folder import read_folder
-from spml_nb.data.splitting import FRACTIONS, draw_parts, stratify, write_split
+from spml_nb.data.splitting import FRACTIONS, draw_parts, stratify_split, write_split
 
 SHARES = [*FRACTIONS.values()]
 
@@ -53,7 +53,9 @@ def test_it_is_the_published_rule(seed):
     counts = rng.binomial(2, 0.3, (25, 4)).astype(float)
     sizes = rng.integers(2, 5, 25)
     part = np.where(rng.random(25) < 0.2, rng.integers(0, 3, 25), -1)
-    assert stratify(counts, sizes, SHARES, part).tolist() == deal_by_loops(counts, sizes, part)
+    assert stratify_split(counts, sizes, SHARES, part).tolist() == deal_by_loops(
+        counts, sizes, part
+    )
 
 
 @pytest.mark.parametrize('seed', range(5))

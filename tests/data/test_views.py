@@ -11,7 +11,7 @@ from torchvision.transforms import functional as F
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import miniatures, views
-from spml_nb.data.images import load_pixels
+from spml_nb.data.images import copy_pixels
 from spml_nb.data.views import VIEWS, find_view, jitter_in_order
 
 
@@ -96,8 +96,8 @@ def test_mirror_shift_and_cutout_equal_loops_over_pixels():
     y = torch.tensor([0, 6, 3, 2])
     z = torch.tensor([0, 8, 4, 7])
     colour = torch.randint(0, 256, (4, 3), dtype=torch.uint8)
-    mirrored = views.mirror(x, which)
-    moved = views.translate(x, down, right)
+    mirrored = views.mirror_images(x, which)
+    moved = views.translate_images(x, down, right)
     holed = views.cut_out(x, y, z, colour, 0.5)
     for b, c, i, j in np.ndindex(*x.shape):
         assert mirrored[b, c, i, j] == x[b, c, i, 8 - j if which[b] else j]
@@ -108,7 +108,7 @@ def test_mirror_shift_and_cutout_equal_loops_over_pixels():
             colour[b, c] if y[b] - 2 <= i < y[b] + 2 and z[b] - 2 <= j < z[b] + 3 else x[b, c, i, j]
         )
     assert torch.equal(views.cut_out(x, y, z, colour, 0), x) and torch.equal(
-        views.translate(x, 0 * down, 0 * right), x
+        views.translate_images(x, 0 * down, 0 * right), x
     )
 
 
@@ -214,7 +214,7 @@ def test_a_saved_generator_state_repeats_a_view():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason='needs a GPU')
 def test_on_a_gpu_the_same_seed_gives_the_same_views():
     store = np.stack([noise(40, 40, seed=k) for k in range(8)])
-    here, there = load_pixels(store, range(8)), load_pixels(store, range(8), 'cuda')
+    here, there = copy_pixels(store, range(8)), copy_pixels(store, range(8), 'cuda')
     assert (
         there.is_cuda
         and there.is_contiguous(memory_format=torch.channels_last)

@@ -274,7 +274,7 @@ def test_every_name_on_the_short_list_is_known():
     assert set(LITE) == set(backbones.EFFICIENTNET_LITE)
     assert [
         name
-        for name in models.names()
+        for name in models.backbone_names()
         if name not in own and name not in theirs and not timm.is_model(name)
     ] == []
 

@@ -9,7 +9,7 @@ from torchvision.models import ResNet50_Weights
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import load
-from spml_nb.data.side import read_side
+from spml_nb.data.side_information import read_side
 from spml_nb.models import imagenet
 
 ANIMALS = (

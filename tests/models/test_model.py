@@ -158,7 +158,7 @@ def test_frozen_batch_norms_and_stages_stay_as_they_are():
         for key, value in model.backbone.state_dict().items()
         if not torch.equal(value, before[key])
     }
-    held = tuple(name for group in models.stages(model.backbone)[:2] for name in group)
+    held = tuple(name for group in models.split_into_stages(model.backbone)[:2] for name in group)
     expected = {
         key
         for key in before
@@ -191,7 +191,7 @@ def test_what_is_frozen_stays_frozen_when_training_holds_and_releases_the_backbo
     model.eval().train()
     frozen = [
         p
-        for name in models.stages(model.backbone)[0]
+        for name in models.split_into_stages(model.backbone)[0]
         for p in model.backbone.get_submodule(name).parameters()
     ]
     assert (
@@ -202,7 +202,7 @@ def test_what_is_frozen_stays_frozen_when_training_holds_and_releases_the_backbo
     assert (
         copy.deepcopy(model)
         .train()
-        .backbone.get_submodule(models.stages(model.backbone)[0][0])
+        .backbone.get_submodule(models.split_into_stages(model.backbone)[0][0])
         .training
         is False
     )
@@ -211,7 +211,7 @@ def test_what_is_frozen_stays_frozen_when_training_holds_and_releases_the_backbo
 def test_resnet_stages_are_the_stem_and_four_layers():
     with torch.device('meta'):
         model = models.create('resnet18', 2, weights='none', frozen_stages=2)
-    assert models.stages(model.backbone) == [
+    assert models.split_into_stages(model.backbone) == [
         ['conv1', 'bn1'],
         ['layer1'],
         ['layer2'],

@@ -15,7 +15,14 @@ from scipy.stats import ttest_ind_from_stats, ttest_rel
 
 from spml_nb import statistics, sweeps
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import arms, claims, comparisons, figure_runs, figures, published
+from spml_nb.replication import (
+    ablation_arms,
+    claims,
+    comparisons,
+    figure_drawing,
+    paper_figures,
+    published,
+)
 from spml_nb.replication import tables as papers
 from spml_nb.replication.claims import TableScores
 from spml_nb.replication.comparisons import SHARE, Number, decide_claim
@@ -194,10 +201,10 @@ def test_a_number_of_a_table_knows_its_measure():
 def test_a_number_of_an_arm_has_the_measure_of_its_ablation():
     known = {}
     for name in ('two_way_by_class', 'two_way_by_sample'):
-        ablation = arms.read_ablations()[name]
+        ablation = ablation_arms.read_ablations()[name]
         for arm in ablation.arms:
-            for config in arms.arm_configs(ablation, arm, 'coco18', pd.DataFrame()):
-                known[sweeps.key(config)] = {'test_map_class': 1.0, 'test_map_sample': 2.0}
+            for config in ablation_arms.arm_configs(ablation, arm, 'coco18', pd.DataFrame()):
+                known[sweeps.run_key(config)] = {'test_map_class': 1.0, 'test_map_sample': 2.0}
     ask = claims.our_claim_value('photos', pd.DataFrame.from_dict(known, orient='index'))
     expected = {'two_way_by_class': ('mAP@class', 1), 'two_way_by_sample': ('mAP@sample', 2)}
     for operand in operands(claim_named('two_way-ways'))[0]:
@@ -332,12 +339,12 @@ def known_of(paper, table, suite, score, **more):
     for cell in published.table_cells(paper, table).to_dict('records'):
         plan = papers.plan_cell(cell, suite)
         lines = {
-            sweeps.key(c): {'run': sweeps.key(c), 'val_map': 50.0, 'test_map': 50.0}
+            sweeps.run_key(c): {'run': sweeps.run_key(c), 'val_map': 50.0, 'test_map': 50.0}
             for c in plan.search
         } | lines
         for config in papers.cell_final_runs(plan, pd.DataFrame.from_dict(lines, orient='index')):
-            lines[sweeps.key(config)] = {
-                'run': sweeps.key(config),
+            lines[sweeps.run_key(config)] = {
+                'run': sweeps.run_key(config),
                 'val_map': 50.0,
                 'test_map': score(cell['row'], cell['column'], config.seed),
                 'loss': config.loss,
@@ -505,9 +512,9 @@ def test_a_claim_about_runs_reads_them():
     lines = {}
     for operand in asked:
         plan = papers.plan_cell(papers.cell_of_runs('hml', operand.config), 'photos')
-        lines = {sweeps.key(c): {'val_map': 50.0, 'test_map': 0.0} for c in plan.search} | lines
+        lines = {sweeps.run_key(c): {'val_map': 50.0, 'test_map': 0.0} for c in plan.search} | lines
         for c in papers.cell_final_runs(plan, pd.DataFrame.from_dict(lines, orient='index')):
-            lines[sweeps.key(c)] = {
+            lines[sweeps.run_key(c)] = {
                 'val_map': 50.0,
                 'test_map': height[operand.config['hparams']['margin']] + 0.1 * c.seed % 0.3,
             }
@@ -526,7 +533,7 @@ def test_a_claim_about_runs_reads_them():
 
 def collected(paper, number, parts):
     "A file of arrays and its record. parts: {(dataset, series, *values): arrays}."
-    file = figure_runs.find_arrays(paper, number, 'photos')
+    file = paper_figures.find_arrays(paper, number, 'photos')
     file.parent.mkdir(parents=True, exist_ok=True)
     names = {' | '.join(map(str, where)): where for where in parts}
     about = {
@@ -538,9 +545,9 @@ def collected(paper, number, parts):
             for name, (d, s, *values) in names.items()
         },
     }
-    figures.write_figure_arrays(
+    figure_drawing.write_figure_arrays(
         file,
-        figures.FigureArrays(about, {name: parts[where] for name, where in names.items()}),
+        figure_drawing.FigureArrays(about, {name: parts[where] for name, where in names.items()}),
     )
     return pd.DataFrame({'seed': 0}, index=list(names))
 

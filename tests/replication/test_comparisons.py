@@ -17,7 +17,7 @@ from spml_nb.replication.comparisons import (
     claim_trend,
     decide_claim,
 )
-from spml_nb.statistics import MARGIN, Size, Verdict
+from spml_nb.statistics import EQUIVALENCE_MARGIN, Size, Verdict
 
 REPRODUCED, REVERSED, NONE, UNDECIDED, NOT_RUN, NOT_EXERCISED = Verdict
 
@@ -139,7 +139,7 @@ def test_the_test_images_widen_the_interval_where_a_number_is_measured_on_them()
         ).effect.error
 
     assert error('mini_voc') == pytest.approx(
-        (error('') ** 2 + statistics.image_sd('mini_voc') ** 2) ** 0.5
+        (error('') ** 2 + statistics.default_image_error('mini_voc') ** 2) ** 0.5
     )
 
 
@@ -215,7 +215,7 @@ def of(names):
 @pytest.mark.parametrize(
     ('place', 'expected'),
     [
-        (claim_above('', of('b'), of('a'), by=-MARGIN), REPRODUCED),
+        (claim_above('', of('b'), of('a'), by=-EQUIVALENCE_MARGIN), REPRODUCED),
         (claim_above('', of('d'), of('a'), by=2), REPRODUCED),
         (claim_above('', of('c'), of('a'), by=2), REVERSED),
         (claim_between('', of('c'), of('a'), low=0.5, high=2), REPRODUCED),
@@ -223,9 +223,9 @@ def of(names):
         (claim_between('', of('noise'), low=0, high=4), UNDECIDED),
         (claim_share('', of('c'), of('d'), 0.3, 0.8), REPRODUCED),
         (claim_share('', of('c'), of('d'), 0.1, 0.2), REVERSED),
-        (claim_steady('', of('a b'), within=MARGIN), REPRODUCED),
-        (claim_steady('', of('a c'), within=MARGIN), REVERSED),
-        (claim_steady('', of('a noise'), within=MARGIN), UNDECIDED),
+        (claim_steady('', of('a b'), within=EQUIVALENCE_MARGIN), REPRODUCED),
+        (claim_steady('', of('a c'), within=EQUIVALENCE_MARGIN), REVERSED),
+        (claim_steady('', of('a noise'), within=EQUIVALENCE_MARGIN), UNDECIDED),
         (claim_rising('', of('a c d')), REPRODUCED),
         (claim_rising('', of('a d c')), REVERSED),
         (claim_rising('', of('a noise d')), UNDECIDED),
@@ -245,7 +245,7 @@ def test_every_kind_knows_its_bound(place, expected):
 @pytest.mark.parametrize(
     ('place', 'told'),
     [
-        (claim_steady('', of('a b'), within=MARGIN), ' at most 0.5)'),
+        (claim_steady('', of('a b'), within=EQUIVALENCE_MARGIN), ' at most 0.5)'),
         (claim_trend('', of('d c a'), falling=True), '(from last to first)'),
         (claim_share('', of('c'), of('d'), 0.3, 0.8), '(below 80 % of the other)'),
         (claim_share('', of('c'), of('d'), 0.3, 0.95), '(above 30 % of the other)'),

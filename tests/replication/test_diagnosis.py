@@ -10,7 +10,7 @@ from sklearn.metrics import average_precision_score
 
 from spml_nb import training
 from spml_nb.replication.diagnosis import diagnose, measure_pulls
-from spml_nb.replication.measuring import open_own_data
+from spml_nb.replication.figure_measurements import open_own_data
 from spml_nb.runs.folder import open_run
 
 

@@ -12,7 +12,7 @@ from spml_nb import statistics
 from spml_nb.replication import gains
 from spml_nb.statistics import Scores
 from spml_nb.sweeps import search
-from spml_nb.sweeps.queue import key
+from spml_nb.sweeps.queue import run_key
 
 
 class Place(NamedTuple):
@@ -47,7 +47,9 @@ def test_test_images_count_where_the_scores_are_of_a_data_set():
     own, base = [3.0, 4.0, 6.0], [1.0, 1.0, 1.0]
     alone = gains.estimate_gain(scores(own), scores(base))
     both = gains.estimate_gain(scores(own, dataset='coco18'), scores(base, dataset='coco18'))
-    expected = statistics.estimate_effect([2.0, 3.0, 5.0], None, statistics.image_sd('coco18'))
+    expected = statistics.estimate_effect(
+        [2.0, 3.0, 5.0], None, statistics.default_image_error('coco18')
+    )
     assert both == expected and both.error > alone.error
 
 
@@ -56,12 +58,12 @@ def test_a_board_compares_with_an_on_the_same_head_and_on_the_linear_one():
     lines = {}
     for (loss, head), level in levels.items():
         row = search.Row(loss, head)
-        tried = search.candidates(row, 'photos', 'cub_crops')
+        tried = search.search_configs(row, 'photos', 'cub_crops')
         for config in tried:
-            lines[key(config)] = {'dataset': 'cub_crops', 'val_map': 50.0}
+            lines[run_key(config)] = {'dataset': 'cub_crops', 'val_map': 50.0}
         known = pd.DataFrame.from_dict(lines, orient='index')
-        for config in search.finals(row, 'photos', 'cub_crops', known):
-            lines[key(config)] = {
+        for config in search.final_configs(row, 'photos', 'cub_crops', known):
+            lines[run_key(config)] = {
                 'dataset': 'cub_crops',
                 'run': f'{loss}-{head}-{config.seed}',
                 'val_map': 50.0,

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from quick import config
 
-from spml_nb.replication import arms, gradient_shares
+from spml_nb.replication import ablation_arms, gradient_shares
 
 OFF = {'high_rank': False, 'smoothing': False, 'correction': False}
 
@@ -29,7 +29,7 @@ def test_the_rule_takes_the_smallest_that_act_on_every_set():
     assert gradient_shares.smallest_acting_weights(shares) == (1e-2, 2)
     assert gradient_shares.smallest_acting_weights(shares[['b']]) == (1e-3, 2)
     assert gradient_shares.smallest_acting_weights(shares[['a']]) == (1e-2, 4)
-    hparams = arms.read_ablations()['opml_parts'].arms['all'].hparams
+    hparams = ablation_arms.read_ablations()['opml_parts'].arms['all'].hparams
     assert (hparams['rank_weight'], hparams['gamma']) == (
         1e-2,
         2,

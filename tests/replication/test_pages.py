@@ -16,7 +16,16 @@ import pytest
 from spml_nb import cli, runs, statistics, sweeps
 from spml_nb.base import files, settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import claims, figure_runs, figures, front, pages, published, site, tables
+from spml_nb.replication import (
+    claims,
+    figure_drawing,
+    front_page,
+    index_page,
+    pages,
+    paper_figures,
+    published,
+    tables,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,10 +40,10 @@ def lines_for(paper, table, suite, score, seeds=None):
     for cell in published.table_cells(paper, table).to_dict('records'):
         plan = tables.plan_cell(cell, suite)
         tried = pd.DataFrame(
-            [{'key': sweeps.key(c), 'val_map': 50.0} for c in plan.search]
+            [{'key': sweeps.run_key(c), 'val_map': 50.0} for c in plan.search]
         ).set_index('key')
         for config in [*plan.search, *tables.cell_final_runs(plan, tried, seeds)]:
-            key = sweeps.key(config)
+            key = sweeps.run_key(config)
             found[key] = [
                 f'{config.loss}-{len(found)}',
                 key,
@@ -79,8 +88,8 @@ def only_hml(monkeypatch):
 def outputs(made, monkeypatch):
     "A folder with the table of record, and one paper to build."
     only_hml(monkeypatch)
-    put_record(settings.path('outputs'), made)
-    return settings.path('outputs')
+    put_record(settings.get_folder('outputs'), made)
+    return settings.get_folder('outputs')
 
 
 @pytest.fixture(scope='module')
@@ -105,7 +114,7 @@ def bytes_of(folder):
 
 @pytest.mark.slow
 def test_without_a_run_every_table_is_written_and_all_is_missing():
-    told, folder = [], settings.path('outputs')
+    told, folder = [], settings.get_folder('outputs')
     pages.write_pages(tell=told.append)
     for paper in published.list_papers():
         for number in published.table_numbers(paper):
@@ -253,11 +262,11 @@ def test_the_conditions_stand_with_every_table_and_claim_and_on_top_of_a_page(sh
     page = (shared / 'index.html').read_text()
     for line in ('chosen on fully labelled validation images', 'search budget of every method'):
         assert line in text and line in claimed and line in page
-    assert page.index(site.page_headline('photos', ['coco18']).rpartition(':')[2]) < page.index(
-        '<main'
-    )
-    assert 'Data: ccp' in site.describe_protocol('photos', ['ccp'])
-    assert '1 seed' in site.describe_protocol('photos', (), 1)
+    assert page.index(
+        index_page.page_headline('photos', ['coco18']).rpartition(':')[2]
+    ) < page.index('<main')
+    assert 'Data: ccp' in index_page.describe_protocol('photos', ['ccp'])
+    assert '1 seed' in index_page.describe_protocol('photos', (), 1)
 
 
 def test_a_readme_and_a_page_stay_short():
@@ -333,7 +342,7 @@ def test_a_build_that_dies_leaves_old_files_or_new_ones(outputs, made):
 
 
 def test_claims_are_those_of_the_report(shared):
-    known = tables.record(shared / 'runs.csv')
+    known = tables.read_recorded_runs(shared / 'runs.csv')
     expected = claims.report_claims('photos', known, 'hml')
     at_hand = [tables.table('hml', number, known) for number in published.table_numbers('hml')]
     alone, together = (pages.claim_table('hml', known, whole) for whole in (None, at_hand))
@@ -390,18 +399,18 @@ def test_a_cut_off_or_unreadable_table_of_record_is_refused(outputs):
     whole = file.read_bytes()
     file.write_bytes(whole[:-3])
     with pytest.raises(SpmlError, match='the end of the file is cut off'):
-        tables.record()
+        tables.read_recorded_runs()
     file.write_bytes(whole + b'\xff\xfe')
     with pytest.raises(SpmlError, match='cannot be read'):
-        tables.record()
+        tables.read_recorded_runs()
     file.write_bytes(b'')
     with pytest.raises(SpmlError, match='the header has no column'):
-        tables.record()
+        tables.read_recorded_runs()
 
 
 def test_the_table_of_record_is_what_sweeps_find(outputs):
-    known = tables.record().drop(columns='validation')
-    pd.testing.assert_frame_equal(known, sweeps.finished())
+    known = tables.read_recorded_runs().drop(columns='validation')
+    pd.testing.assert_frame_equal(known, sweeps.load_finished_runs())
 
 
 def test_a_figure_is_shown_linked_and_asked_for(outputs, monkeypatch):
@@ -414,7 +423,7 @@ def test_a_figure_is_shown_linked_and_asked_for(outputs, monkeypatch):
         )
         return outputs / 'hml' / 'fig3.svg'
 
-    monkeypatch.setattr(figure_runs, 'draw_paper_figure', draw, raising=False)
+    monkeypatch.setattr(paper_figures, 'draw_paper_figure', draw, raising=False)
     pages.write_pages(tell=quiet)
     assert (
         '[3](hml/fig3.svg)' in (outputs / 'README.md').read_text()
@@ -426,14 +435,14 @@ def test_a_figure_is_shown_linked_and_asked_for(outputs, monkeypatch):
         and '<a href="hml/fig3.svg">fig3.svg</a>' in page
         and 'spml sweep hml --figure 4 --suite photos' in page
     )
-    monkeypatch.setattr(figure_runs, 'draw_paper_png', lambda *figure: b'PNG')
+    monkeypatch.setattr(paper_figures, 'draw_paper_png', lambda *figure: b'PNG')
     drawn, missing = pages.Picture('hml', '3'), pages.Picture('hml', '4')
     assert drawn.png == b'PNG' and 'hml/fig3.svg' in drawn.words
     assert '--figure 4' in missing.words
 
 
 def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
-    file, folder = figure_runs.find_arrays('hml', '3', 'photos'), outputs / 'hml'
+    file, folder = paper_figures.find_arrays('hml', '3', 'photos'), outputs / 'hml'
 
     def draw(paper, number, suite):
         if (paper, number, suite) != ('hml', '3', 'photos'):
@@ -443,7 +452,7 @@ def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
         )
         return folder / 'fig3.svg'
 
-    monkeypatch.setattr(figure_runs, 'draw_paper_figure', draw)
+    monkeypatch.setattr(paper_figures, 'draw_paper_figure', draw)
     folder.mkdir(parents=True)
     parts = {
         f'part {k}': {'dataset': '', 'series': '', 'values': [k], 'key': str(k)} for k in range(7)
@@ -458,9 +467,11 @@ def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
             'parts': {name: parts[name] for name in named},
             'missing': [name for name in parts if name not in named],
         }
-        figures.write_figure_arrays(
+        figure_drawing.write_figure_arrays(
             file,
-            figures.FigureArrays(about, {name: {'test_map': np.float32(50)} for name in named}),
+            figure_drawing.FigureArrays(
+                about, {name: {'test_map': np.float32(50)} for name in named}
+            ),
         )
         told = []
         pages.write_pages(tell=told.append)
@@ -477,9 +488,10 @@ def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
 def test_cells_that_were_not_exercised_are_named_on_both_pages():
     idle = pd.DataFrame([{'row': 'EM+APL', 'column': 'VOC', 'state': 'not exercised'}])
     assert (
-        site.describe_lacking(idle) == 'Not exercised, EM+APL on VOC'
-        and site.describe_lacking(idle.assign(state='done')) == 'Exercised in part, EM+APL on VOC'
-        and site.describe_lacking(idle.assign(state='none')) == 'No run of ours'
+        index_page.describe_lacking(idle) == 'Not exercised, EM+APL on VOC'
+        and index_page.describe_lacking(idle.assign(state='done'))
+        == 'Exercised in part, EM+APL on VOC'
+        and index_page.describe_lacking(idle.assign(state='none')) == 'No run of ours'
     )
     for page in ('em_apl/table1.md', 'index.html'):
         assert (
@@ -506,10 +518,12 @@ def test_a_claim_shows_the_command_of_a_figure_only_while_the_figure_lacks_somet
         for id in ('hml-margin-peak', 'opml-stable')
     )
     key = dataclasses.replace(
-        figure_runs.plan_figure_runs('hml', '3', 'photos', pd.DataFrame())[0],
-        config=sweeps.candidates(sweeps.Row('an'), 'photos', 'coco18')[0],
+        paper_figures.plan_figure_runs('hml', '3', 'photos', pd.DataFrame())[0],
+        config=sweeps.search_configs(sweeps.Row('an'), 'photos', 'coco18')[0],
     )
-    monkeypatch.setattr(figure_runs, 'plan_figure_runs', lambda paper, figure, suite, known: [key])
+    monkeypatch.setattr(
+        paper_figures, 'plan_figure_runs', lambda paper, figure, suite, known: [key]
+    )
     done = pd.DataFrame(index=[key.key])
 
     def command(claim, known):
@@ -522,7 +536,7 @@ def test_a_claim_shows_the_command_of_a_figure_only_while_the_figure_lacks_somet
     assert (
         command(by_curves, done) == 'spml sweep opml --figure 4 --suite photos'
     )  # its arrays are not collected
-    file = figure_runs.find_arrays('opml', '4', 'photos')
+    file = paper_figures.find_arrays('opml', '4', 'photos')
     file.parent.mkdir(parents=True)
     file.touch()
     assert command(by_curves, done) == ''
@@ -551,16 +565,16 @@ def test_what_was_not_exercised_or_is_shown_twice_has_no_rank():
     ]
     plain, both = pd.DataFrame(fair), pd.DataFrame(fair + more)
     assert (
-        site.comparable_cells(both).row.tolist() == plain.row.tolist()
-        and site.describe_ranking(both) == site.describe_ranking(plain)
-        and ': +1.00; 5 are too few for an interval.' in site.describe_ranking(both)
+        index_page.comparable_cells(both).row.tolist() == plain.row.tolist()
+        and index_page.describe_ranking(both) == index_page.describe_ranking(plain)
+        and ': +1.00; 5 are too few for an interval.' in index_page.describe_ranking(both)
     )
-    assert site.describe_ranking(both.rename(columns={'runs': 'seeds'})) == site.describe_ranking(
-        plain
-    )  # as in the csv file, which the tutorial reads
+    assert index_page.describe_ranking(
+        both.rename(columns={'runs': 'seeds'})
+    ) == index_page.describe_ranking(plain)  # as in the csv file, which the tutorial reads
     highest = [{'column': 'VOC', 'theirs': 'HML', 'ours': 'HML'}]
     assert pages._leaders(both) == pages._leaders(plain) == highest
-    assert ': +1.00, 95 % interval +1.00 to ' in site.describe_ranking(
+    assert ': +1.00, 95 % interval +1.00 to ' in index_page.describe_ranking(
         pd.DataFrame([line(f'loss {k}', 60.0 + k, 60.0 + k) for k in range(8)])
     )
 
@@ -581,14 +595,14 @@ def test_text_is_escaped_in_every_page(tmp_path, monkeypatch):
         claim=hostile, where=hostile, measured=hostile
     )
     figure = pages.Figure('hml', '3', hostile, [hostile], None, hostile)
-    page = site.index_page(pages.Results([whole], verdicts, [figure]), [], [])
+    page = index_page.index_page(pages.Results([whole], verdicts, [figure]), [], [])
     assert page.count('<script') == 2 and page.count('&lt;script') > 10
 
 
 def test_the_command_rebuilds_the_pages(outputs, capsys, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(pages, 'write_pages', lambda known, tell, measured: tell('rebuilt'))
-        patch.setattr(front, 'write_front', lambda boards: [])
+        patch.setattr(front_page, 'write_front', lambda boards: [])
         assert cli.main(['tables']) == 0 and capsys.readouterr().out == 'rebuilt\n'
     (outputs / 'runs.csv').write_text('nonsense')
     assert cli.main(['tables']) == 2 and 'runs.csv, line 1' in capsys.readouterr().err
@@ -597,15 +611,17 @@ def test_the_command_rebuilds_the_pages(outputs, capsys, monkeypatch):
 def test_the_protocol_on_the_page_is_that_of_the_suites(shared):
     photos, whole = (sweeps.SUITES[suite] for suite in ('photos', 'photos_finetune'))
     length = {
-        head: runs.resolve(sweeps.candidates(sweeps.Row('an', head), 'photos', 'coco18')[0])
+        head: runs.resolve(sweeps.search_configs(sweeps.Row('an', head), 'photos', 'coco18')[0])
         for head in ('linear', 'labelwise')
     }
-    network = runs.resolve(sweeps.candidates(sweeps.Row('an'), 'photos_finetune', 'cub_crops')[0])
+    network = runs.resolve(
+        sweeps.search_configs(sweeps.Row('an'), 'photos_finetune', 'cub_crops')[0]
+    )
     longest = {
         runs.resolve(config).epochs
         for dataset, rows in photos['longer'].items()
         for row in rows
-        for config in sweeps.candidates(sweeps.Row(*row), 'photos', dataset)
+        for config in sweeps.search_configs(sweeps.Row(*row), 'photos', dataset)
     }
     fields = pages._search_protocol()
     assert (fields['head'].epochs, fields['labelwise'].epochs, fields['network'].epochs) == (

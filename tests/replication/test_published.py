@@ -20,7 +20,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.methods.core import resolve_hparams
 from spml_nb.replication import published, tables
 from spml_nb.runs.config import Config, resolve
-from spml_nb.sweeps.queue import key
+from spml_nb.sweeps.queue import run_key
 from spml_nb.sweeps.search import SUITES
 
 PAPERS = ('hml', 'opml', 'lac', 'two_way', 'em_apl')
@@ -247,7 +247,7 @@ def test_every_configuration_can_be_resolved(paper):
         assert (
             config['loss'] in methods.names()
             and config['dataset'] in datasets.names()
-            and config['backbone'] in models.names()
+            and config['backbone'] in models.backbone_names()
         )
         resolve(Config(**config))
     fields = {f.name for f in dataclasses.fields(Config)}
@@ -509,11 +509,16 @@ def test_disagreements_are_noted_where_the_numbers_show_them():
 def test_every_data_set_has_a_stand_in_or_says_why():
     cells = pd.concat([published.table_cells(*key) for key in EVERY_TABLE])
     used = set(cells.dataset[~cells.added].dropna())
-    assert used <= set(published.STAND_INS) <= set(datasets.names()) and published.SUITE in SUITES
+    assert (
+        used <= set(published.STAND_INS) <= set(datasets.names())
+        and published.PHOTOS_SUITE in SUITES
+    )
     assert set(cells.dataset[cells.added]) <= {*used, *SUITES['photos']['datasets']}
     for name, (photos, why) in published.STAND_INS.items():
         assert photos in (None, 'corel5k_themes', *SUITES['photos']['datasets']) and why
-        assert [published.find_stand_in(name, suite) for suite in ('paper', published.SUITE)] == [
+        assert [
+            published.find_stand_in(name, suite) for suite in ('paper', published.PHOTOS_SUITE)
+        ] == [
             name,
             photos,
         ]
@@ -589,7 +594,7 @@ def test_rows_that_are_the_same_runs_on_photos_say_so(paper):
         for cell in published.table_cells(paper, table).to_dict('records'):
             plan = tables.plan_cell(cell, 'photos')
             if plan.search:
-                runs = (*map(key, plan.search), str(sorted(plan.stated.items())), plan.labels)
+                runs = (*map(run_key, plan.search), str(sorted(plan.stated.items())), plan.labels)
                 rows.setdefault((runs, cell['metric']), set()).add(cell['row'])
                 notes.setdefault(cell['row'], set()).update(cell['notes'])
         for row in {row for same in rows.values() if len(same) > 1 for row in same}:

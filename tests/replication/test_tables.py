@@ -14,7 +14,7 @@ import pytest
 from spml_nb import replication, sweeps
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods import core
-from spml_nb.replication import figure_runs, pages, published, site, tables
+from spml_nb.replication import index_page, pages, paper_figures, published, tables
 from spml_nb.runs.config import Config, resolve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,14 +28,14 @@ def cell(paper, table, row, column):
 def known(*runs, **scores):
     "A table of record made of (configuration, val mAP, test mAP)."
     lines = [
-        {'key': sweeps.key(c), 'val_map': val, 'test_map': test}
+        {'key': sweeps.run_key(c), 'val_map': val, 'test_map': test}
         | {name: of(c) for name, of in scores.items()}
         for c, val, test in runs
     ]
     return pd.DataFrame(lines, columns=['key', 'val_map', 'test_map', *scores]).set_index('key')
 
 
-@pytest.mark.parametrize('suite', ('paper', published.SUITE))
+@pytest.mark.parametrize('suite', ('paper', published.PHOTOS_SUITE))
 @pytest.mark.parametrize('paper', published.list_papers())
 def test_every_cell_has_runs_or_says_why(paper, suite):
     configs = {}
@@ -105,7 +105,7 @@ def test_every_cell_of_every_table_is_chosen_by_the_measure_of_its_column():
         own = MEASURE_OF[one['metric']].format(threshold)
         # the fourth run is the best by the cell's own measure, the second by all others
         scores = {
-            sweeps.key(config): {
+            sweeps.run_key(config): {
                 name: float(k == (3 if name == own else 1)) for name in ALL_MEASURES
             }
             for k, config in enumerate(plan.search)
@@ -159,8 +159,8 @@ def test_a_search_that_was_recorded_without_the_measure_is_trained_again():
     scores['diverged'] = lambda c: float(c is plan.search[1])
     runs = known(*[(c, 50, 50) for c in [*plan.search, other]], **scores)
     kept = tables.drop_unmeasured('em_apl', '7', 'photos', runs)
-    assert set(kept.index) == {sweeps.key(c) for c in (*plan.search[:2], other)} - {
-        sweeps.key(plan.search[0])  # it lacks the macro-F1 of the column beside it
+    assert set(kept.index) == {sweeps.run_key(c) for c in (*plan.search[:2], other)} - {
+        sweeps.run_key(plan.search[0])  # it lacks the macro-F1 of the column beside it
     }
     assert len(tables.drop_unmeasured('em_apl', '1', 'photos', runs)) == len(runs)
 
@@ -177,7 +177,7 @@ def test_a_record_of_runs_without_validation_is_read(tmp_path):
     record = pd.read_csv(ROOT / 'outputs' / 'runs.csv', nrows=3, dtype=str, keep_default_na=False)
     file = tmp_path / 'runs.csv'
     record.drop(columns='val_map').to_csv(file, index=False)
-    assert tables.record(file).val_map.isna().all()
+    assert tables.read_recorded_runs(file).val_map.isna().all()
 
 
 def test_what_will_be_chosen_is_counted_until_its_search_is_done():
@@ -188,7 +188,7 @@ def test_what_will_be_chosen_is_counted_until_its_search_is_done():
     tried = known((search[0], 50, 1))
     _, final = tables.list_table_runs('em_apl', '1', 'paper', tried)
     left = tables.list_unchosen_runs('em_apl', '1', 'paper', tried)
-    keys = [{sweeps.key(c) for c in configs} for configs in (final, left, unchosen)]
+    keys = [{sweeps.run_key(c) for c in configs} for configs in (final, left, unchosen)]
     assert len(final) == 3 and keys[0] | keys[1] == keys[2] and not keys[0] & keys[1]
 
 
@@ -355,7 +355,9 @@ def test_a_label_wise_row_has_its_own_number_of_seeds():
     ],
 )
 def test_a_mechanism_that_never_acted_is_said(acted, state, monkeypatch):
-    monkeypatch.setattr(core.find('em_apl'), 'mechanism', 'the choice of negatives', raising=False)
+    monkeypatch.setattr(
+        core.find_method('em_apl'), 'mechanism', 'the choice of negatives', raising=False
+    )
     both = complete(
         'em_apl',
         '1',
@@ -422,9 +424,11 @@ def test_tables_and_boards_share_their_runs():
         c
         for loss in ('an', 'ls', 'wan', 'epr', 'role', 'hml')
         for d in ('voc12_animals', 'coco18', 'mirflickr14', 'cub_crops')
-        for c in sweeps.candidates(sweeps.Row(loss), 'photos', d)
+        for c in sweeps.search_configs(sweeps.Row(loss), 'photos', d)
     ]
-    assert {*map(sweeps.key, search)} == {*map(sweeps.key, board)} and len(search) == 6 * 4 * 10
+    assert {*map(sweeps.run_key, search)} == {*map(sweeps.run_key, board)} and len(
+        search
+    ) == 6 * 4 * 10
     heads = [
         c.head == 'labelwise'
         for c in tables.list_table_runs('lac', None, 'photos', pd.DataFrame())[0]
@@ -485,10 +489,10 @@ def test_table_8_trains_from_scratch_by_the_papers_recipe_at_the_same_rates_for_
     )
     seeds = tables.plan_cell(cell('two_way', '8', 'Ours', 'ImageNet'), 'photos').seeds
     rates = [f'{c.lr:.4f}'.rstrip('0').rstrip('.') for c in rows['Ours']]
-    assert f'{len(seeds)} seeds' in site.page_headline(
+    assert f'{len(seeds)} seeds' in index_page.page_headline(
         'photos', ['corel5k_themes']
-    ) and 'rate is that of five with' in site.page_headline('photos', ['corel5k_themes'])
-    notes = figure_runs.describe_figure('two_way', 'T8')['notes']
+    ) and 'rate is that of five with' in index_page.page_headline('photos', ['corel5k_themes'])
+    notes = paper_figures.describe_figure('two_way', 'T8')['notes']
     assert (
         f"rate of {', '.join(rates[:-1])} and {rates[-1]} " in notes
         and 'with 60 epochs' in notes
@@ -618,14 +622,14 @@ def test_what_the_pages_say_of_lacs_second_stage_is_so():
     """How often its first epoch was the best, and that two queues were not full: in verdicts.ipynb,
     lac_claims.ipynb, lac_figures.ipynb and papers/lac.ipynb.
     """
-    known = tables.record(ROOT / 'outputs' / 'runs.csv')
+    known = tables.read_recorded_runs(ROOT / 'outputs' / 'runs.csv')
 
     def at_once(configs):
         runs = known.loc[[tables.key(c) for c in configs]]
         return int(((runs.best_stage == 2) & (runs.best_epoch == 1)).sum()), len(runs)
 
     board = {
-        name: at_once(sweeps.search.finals(sweeps.Row('lac'), 'photos', name, known))
+        name: at_once(sweeps.search.final_configs(sweeps.Row('lac'), 'photos', name, known))
         for name in sweeps.SUITES['photos']['datasets']
     }
     assert tuple(map(sum, zip(*board.values(), strict=True))) == (13, 30) and board['corel5k'] == (

@@ -40,8 +40,8 @@ def test_a_run_begun_before_the_modules_moved_ends_as_it_would_have():
     """begun.zip: HML on frozen features of mini_voc, stopped after three of five epochs by the flat
     modules of commit 441b4db; the other numbers are those of the same run that was not stopped."""
     with zipfile.ZipFile(Path(__file__).parent / 'begun.zip') as begun:
-        begun.extractall(settings.path('runs'))
-    (folder,) = settings.path('runs').glob('hml-*')
+        begun.extractall(settings.get_folder('runs'))
+    (folder,) = settings.get_folder('runs').glob('hml-*')
     before = pd.read_csv(folder / 'metrics.csv')
     config = Config(**json.loads((folder / 'config.json').read_text()))
     result = training.train(config)

@@ -38,7 +38,7 @@ def pace(**changes):
 
 
 def keep(config, *paces):
-    for kind, each in zip(estimate.kinds_of_steps(config), paces, strict=True):
+    for kind, each in zip(estimate.list_step_kinds(config), paces, strict=True):
         estimate._store(kind, each)
 
 

@@ -45,7 +45,7 @@ def short(monkeypatch):
 def plan_sweep(words=SWEEP):
     assert words == SWEEP
     plans = []
-    boards.sweep('mini', ['mini_voc'], dry_run=True, plans=plans, tell=str)
+    boards.sweep_boards('mini', ['mini_voc'], dry_run=True, plans=plans, tell=str)
     return plans
 
 
@@ -75,7 +75,7 @@ def train_away(away):
         patch.setenv('SPML_NB_SETTINGS', str(away / 'settings.ini'))
         patch.setitem(queue.ENGINES, 'local', train_in_process)
         packing.train_slice(plan_sweep(), 10, tell=str)
-        assert packing.collect(away / 'results.zip', SWEEP, plan_sweep(), tell=str)
+        assert packing.collect_results(away / 'results.zip', SWEEP, plan_sweep(), tell=str)
     return away / 'results.zip'
 
 
@@ -88,7 +88,7 @@ def trained_away(tmp_path_factory):
         patch.setenv('SPML_NB_RUNS', str(away.parent / 'runs'))
         patch.setenv('SPML_NB_OUTPUTS', str(away.parent / 'outputs'))
         patch.setenv('SPML_NB_DEVICE', 'cpu')
-        packing.pack(away, SWEEP, plan_sweep(), tell=str)
+        packing.pack_sweep(away, SWEEP, plan_sweep(), tell=str)
         return train_away(away)
 
 
@@ -101,12 +101,12 @@ def brought(short, trained_away, tmp_path):
 def test_what_comes_back_equals_an_ordinary_sweep_and_is_added_once(
     brought, in_process, tmp_path, monkeypatch
 ):
-    packing.unpack(brought, plan_sweep, tell=str)
+    packing.unpack_results(brought, plan_sweep, tell=str)
     back = scores()
-    assert len(back) == 6 and set(queue.finished().index) == set(back.index)
+    assert len(back) == 6 and set(queue.load_finished_runs().index) == set(back.index)
     assert len(record.read_record(tmp_path / 'outputs' / 'runs.csv')) == 6
     state = files_below(tmp_path / 'runs') | files_below(tmp_path / 'outputs')
-    packing.unpack(brought, plan_sweep, tell=str)
+    packing.unpack_results(brought, plan_sweep, tell=str)
     assert state == files_below(tmp_path / 'runs') | files_below(tmp_path / 'outputs')
     listed = cleanup.list_runs()
     assert set(listed.state) == {'done'} and listed.note.str.contains('without weights').all()
@@ -125,14 +125,14 @@ def test_what_is_trained_here_is_not_trained_there(short, in_process, tmp_path):
     queue.run(plan.search[:2], tell=str)
     chosen = scores()
     away = tmp_path / 'away'
-    packing.pack(away, SWEEP, plan_sweep(), tell=str)
+    packing.pack_sweep(away, SWEEP, plan_sweep(), tell=str)
     listed = [json.loads(line) for line in (away / 'plan.jsonl').read_text().splitlines()]
     assert {line['key']: Config(**line['config']) for line in listed} == plan.configs(
-        queue.finished()
+        queue.load_finished_runs()
     )
     results = train_away(away)
     assert not set(chosen.run) & {file.parent.name for file in away.glob('runs/*/DONE')}
-    packing.unpack(results, plan_sweep, tell=str)
+    packing.unpack_results(results, plan_sweep, tell=str)
     assert len(scores()) == 6
 
 
@@ -148,9 +148,9 @@ def test_a_run_that_was_recorded_without_a_score_is_trained_there_again(
     shutil.rmtree(tmp_path / 'runs')
     again = [replace(plan, usable=lambda runs: runs.query('test_map.notna()'))]
     monkeypatch.setattr(sys.modules[__name__], 'plan_sweep', lambda words=SWEEP: again)
-    packing.pack(tmp_path / 'away', SWEEP, again, tell=str)
+    packing.pack_sweep(tmp_path / 'away', SWEEP, again, tell=str)
     results = train_away(tmp_path / 'away')
-    packing.unpack(results, lambda words: again, tell=str)
+    packing.unpack_results(results, lambda words: again, tell=str)
     assert len(scores()) == 6 and record.read_record(file).test_map.notna().all()
 
 
@@ -167,8 +167,8 @@ def test_a_slice_ends_in_time(short, monkeypatch, tmp_path):
     packing.train_slice(plan_sweep(), 0.05, tell=str)  # 3 s, of which planning may take some
     assert started == [4] and time.perf_counter() - began < 30
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
-    assert not packing.collect(tmp_path / 'results.zip', SWEEP, plan_sweep(), tell=str)
-    packing.unpack(tmp_path / 'results.zip', plan_sweep, tell=str)  # nothing yet
+    assert not packing.collect_results(tmp_path / 'results.zip', SWEEP, plan_sweep(), tell=str)
+    packing.unpack_results(tmp_path / 'results.zip', plan_sweep, tell=str)  # nothing yet
 
 
 def changed(file, change):
@@ -219,14 +219,14 @@ def test_a_damaged_file_adds_nothing(brought, tmp_path, damage):
     else:
         changed(brought, damage)
     with pytest.raises(SpmlError, match='results.zip'):
-        packing.unpack(brought, plan_sweep, tell=str)
+        packing.unpack_results(brought, plan_sweep, tell=str)
     assert not list((tmp_path / 'runs').glob('*')) and not (tmp_path / 'outputs').exists()
 
 
 def test_runs_of_another_sweep_are_foreign(brought, tmp_path, monkeypatch):
     monkeypatch.setitem(search.SUITES['mini'], 'methods', ('an',))
     with pytest.raises(SpmlError, match='em-mini_voc-'):
-        packing.unpack(brought, plan_sweep, tell=str)
+        packing.unpack_results(brought, plan_sweep, tell=str)
     assert not list((tmp_path / 'runs').glob('*'))
 
 
@@ -243,7 +243,7 @@ def test_what_is_done_or_begun_here_stays(brought, tmp_path):
     (done / 'result.json').write_text(json.dumps(result))
     (done / 'DONE').touch()
     (begun / 'last.pt').write_bytes(b'a checkpoint')
-    packing.unpack(brought, plan_sweep, tell=str)
+    packing.unpack_results(brought, plan_sweep, tell=str)
     assert scores().test_map.eq(12.5).sum() == 1 and len(scores()) == 5
     assert not (begun / 'DONE').exists()
 
@@ -251,7 +251,7 @@ def test_what_is_done_or_begun_here_stays(brought, tmp_path):
 def test_what_cannot_travel_is_refused(short, in_process, tmp_path, photo_folder):
     def refused(config, match):
         with pytest.raises(SpmlError, match=match):
-            packing.pack(
+            packing.pack_sweep(
                 tmp_path / 'away', SWEEP, [queue.Plan([config], lambda runs: [])], tell=str
             )
         assert not (tmp_path / 'away').exists()
@@ -263,10 +263,10 @@ def test_what_cannot_travel_is_refused(short, in_process, tmp_path, photo_folder
     (tmp_path / 'away').mkdir()
     (tmp_path / 'away' / 'mine').touch()
     with pytest.raises(SpmlError, match='nothing is overwritten'):
-        packing.pack(tmp_path / 'away', SWEEP, plan_sweep(), tell=str)
+        packing.pack_sweep(tmp_path / 'away', SWEEP, plan_sweep(), tell=str)
     queue.run([own], tell=str)
     with pytest.raises(SpmlError, match='all 1 runs'):
-        packing.pack(tmp_path / 'new', SWEEP, [queue.Plan([own], lambda runs: [])], tell=str)
+        packing.pack_sweep(tmp_path / 'new', SWEEP, [queue.Plan([own], lambda runs: [])], tell=str)
 
 
 def test_weights_travel_where_torch_looks_for_them(tmp_path, monkeypatch):
@@ -380,12 +380,12 @@ def test_run_sh_is_killed_twice_and_comes_back_equal(short, tmp_path, monkeypatc
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path / 'ordinary_outputs'))
     assert main(['sweep', *SWEEP]) == 0
     pd.testing.assert_frame_equal(back, scores(), check_exact=True)
-    assert settings.path('runs') == tmp_path / 'ordinary'
+    assert settings.get_folder('runs') == tmp_path / 'ordinary'
 
 
 @pytest.mark.skipif(shutil.which('sha256sum') is None, reason='there is no sha256sum')
 def test_run_sh_refuses_a_folder_that_was_damaged_on_the_way(short, tmp_path):
-    packing.pack(tmp_path / 'away', SWEEP, plan_sweep(), tell=str)
+    packing.pack_sweep(tmp_path / 'away', SWEEP, plan_sweep(), tell=str)
     file = tmp_path / 'away' / 'plan.jsonl'
     file.write_bytes(file.read_bytes()[:-9])
     done = subprocess.run([tmp_path / 'away' / 'run.sh'], capture_output=True, text=True)

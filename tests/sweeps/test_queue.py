@@ -130,7 +130,7 @@ def test_a_key_follows_the_content_of_side_information(tmp_path):
     keys = []
     for count in (2, 3, 2):
         file.write_text(f'image,count\n1,{count}\n')
-        keys.append(sweeps.key(config))
+        keys.append(sweeps.run_key(config))
     assert keys[0] == keys[2] != keys[1]
 
 
@@ -159,7 +159,7 @@ def test_a_run_that_diverges_is_done_with_nothing(place):
         and lines[-1].startswith('done: an-mini_voc-')
         and 'Lower the learning rate' in lines[-1]
     )
-    known = sweeps.finished().loc[sweeps.key(diverging)]
+    known = sweeps.load_finished_runs().loc[sweeps.run_key(diverging)]
     assert (
         (known.val_map, known.diverged) == (0, 1) and 'test_map' not in known and known.seconds > 0
     )
@@ -522,7 +522,7 @@ def test_a_sweep_survives_the_death_of_a_node(two_nodes, photo_folder):
     )
     assert died.is_set() and len(table) == 12 and set(table.state) == {'done'}, told
     assert len(runs.load()) == 12
-    folders = [settings.path('runs') / name for name in table.run]
+    folders = [settings.get_folder('runs') / name for name in table.run]
     assert all(
         pd.read_csv(folder / 'metrics.csv').epoch.tolist() == list(range(1, 26))
         for folder in folders
@@ -555,7 +555,7 @@ def test_workers_know_where_things_are(monkeypatch):
     assert (
         json.dumps(found)
         and found['SPML_NB_DATA'].startswith('/')
-        and found['SPML_NB_RUNS'] == str(settings.path('runs').resolve())
+        and found['SPML_NB_RUNS'] == str(settings.get_folder('runs').resolve())
     )
 
 

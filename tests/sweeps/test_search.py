@@ -29,15 +29,15 @@ def test_wrong_names_are_refused():
     with pytest.raises(
         SpmlError, match="unknown suite 'maxi'; allowed: photos, photos_finetune, mini"
     ):
-        sweeps.candidates(Row('an'), 'maxi', 'ccp')
+        sweeps.search_configs(Row('an'), 'maxi', 'ccp')
     with pytest.raises(
         SpmlError, match="unknown data set of the suite 'photos' 'mini_voc'; allowed: voc12_animals"
     ):
-        sweeps.candidates(Row('an'), 'photos', 'mini_voc')
+        sweeps.search_configs(Row('an'), 'photos', 'mini_voc')
     with pytest.raises(SpmlError, match="unknown loss 'ann'"):
-        sweeps.candidates(Row('ann'), 'mini', 'mini_voc')
+        sweeps.search_configs(Row('ann'), 'mini', 'mini_voc')
     with pytest.raises(SpmlError, match="unknown data set of the suite 'mini' 'ccp'"):
-        sweeps.sweep('mini', ['ccp'], dry_run=True, tell=lambda line: None)
+        sweeps.sweep_boards('mini', ['ccp'], dry_run=True, tell=lambda line: None)
 
 
 @pytest.mark.parametrize('suite', sweeps.SUITES)
@@ -45,7 +45,7 @@ def test_wrong_names_are_refused():
 def test_every_search_has_the_same_draws_and_rates_and_starts_from_the_paper(loss, suite):
     given = sweeps.SUITES[suite]
     for dataset in given['datasets']:
-        tried = sweeps.candidates(Row(loss, **side_of(loss)), suite, dataset)
+        tried = sweeps.search_configs(Row(loss, **side_of(loss)), suite, dataset)
         assert [c.lr for c in tried] == sweeps.learning_rates(
             given['draws'] - 2 * given['widened'],
             given['widened'],
@@ -69,7 +69,7 @@ def test_the_recorded_searches_are_those_that_are_declared(dataset):
     recorded = pd.read_csv(file).groupby(['loss', 'head', 'labels'])
     assert len(recorded) > 30
     for (loss, head, labels), tried in recorded:
-        declared = sweeps.candidates(Row(loss, head, labels), 'photos', dataset)
+        declared = sweeps.search_configs(Row(loss, head, labels), 'photos', dataset)
         planned = {config.lr: config.hparams for config in declared}
         for rate, hparams in zip(tried.lr, tried.hparams, strict=True):
             assert planned[rate] == json.loads(hparams), (loss, head)
@@ -89,7 +89,7 @@ def test_the_suites_are_those_of_the_protocol():
         'photos_finetune': (['voc12_animals', 'cub_crops'], 3, 3, 3),
         'mini': (['mini_voc', 'mini_cub'], 4, 3, 3),
     }
-    one = sweeps.candidates(Row('an', 'labelwise'), 'photos', 'ccp')[0]
+    one = sweeps.search_configs(Row('an', 'labelwise'), 'photos', 'ccp')[0]
     assert (one.min_positives, one.exclude, one.batch_size, one.regime, one.schedule, one.root) == (
         40,
         ('skin', 'hair'),
@@ -98,7 +98,7 @@ def test_the_suites_are_those_of_the_protocol():
         'onecycle',
         None,
     )
-    assert sweeps.candidates(Row('em'), 'photos', 'coco18')[0].min_positives == 20
+    assert sweeps.search_configs(Row('em'), 'photos', 'coco18')[0].min_positives == 20
 
 
 def test_rates_are_spread_over_the_range_and_a_wider_range_keeps_them():
@@ -135,8 +135,11 @@ def test_a_distribution_keeps_to_its_range():
 
 
 def test_a_method_may_bring_its_own_distributions(monkeypatch):
-    assert search.search_space('an') == {} and search.search_space('em') is core.find('em').search
-    monkeypatch.setattr(core.find('an'), 'search', {'unknown': Choice(('ignore',))})
+    assert (
+        search.search_space('an') == {}
+        and search.search_space('em') is core.find_method('em').search
+    )
+    monkeypatch.setattr(core.find_method('an'), 'search', {'unknown': Choice(('ignore',))})
     assert (
         sweeps.draw_hparams('an', 1) == {'unknown': 'ignore'} and sweeps.draw_hparams('an', 0) == {}
     )
@@ -145,7 +148,9 @@ def test_a_method_may_bring_its_own_distributions(monkeypatch):
 def test_an_on_the_head_of_maps_is_an_on_the_linear_head():
     rows = [Row('an'), Row('boostlu_llr')]
     complete(rows, lambda row, seed: 50 + 4 * (row.loss != 'an') + seed)
-    table = sweeps.outcome(rows, 'mini', 'mini_voc', sweeps.finished()).set_index('loss')
+    table = sweeps.summarize_final_runs(
+        rows, 'mini', 'mini_voc', sweeps.load_finished_runs()
+    ).set_index('loss')
     assert (
         table['head']['boostlu_llr'] == 'maps'
         and table.over_an['boostlu_llr'] == table.over_plain_an['boostlu_llr'] == 4
@@ -168,8 +173,8 @@ def test_every_method_stands_on_every_head_it_allows():
     assert {(row.loss, row.head) for row in rows} == {
         (name, head)
         for name in methods.names()
-        if not core.find(name).side
-        for head in core.find(name).heads or HEADS
+        if not core.find_method(name).side
+        for head in core.find_method(name).heads or HEADS
     }
     assert len(set(rows)) == len(rows) and {row.loss for row in rows if row.labels == 'full'} == {
         'bce'
@@ -198,17 +203,20 @@ def finish(config, val, test, **scores):
 
 
 def test_the_best_by_validation_is_chosen_and_fresh_seeds_follow():
-    tried = sweeps.candidates(Row('an'), 'mini', 'mini_voc')
+    tried = sweeps.search_configs(Row('an'), 'mini', 'mini_voc')
     for config, val, test in zip(tried, (50, 70, 60, 70), (90, 10, 95, 99), strict=True):
-        assert sweeps.finals(Row('an'), 'mini', 'mini_voc', sweeps.finished()) == []
+        assert (
+            sweeps.final_configs(Row('an'), 'mini', 'mini_voc', sweeps.load_finished_runs()) == []
+        )
         finish(config, val, test)
-    known = sweeps.finished()
+    known = sweeps.load_finished_runs()
     assert (
         sweeps.choose_config(tried, known) == tried[1]
     )  # the test scores play no part; the first of equals
     assert search.rank_configs(tried, known) == [tried[k] for k in (1, 3, 2, 0)]
     assert [
-        (c.lr, c.seed, c.label_seed) for c in sweeps.finals(Row('an'), 'mini', 'mini_voc', known)
+        (c.lr, c.seed, c.label_seed)
+        for c in sweeps.final_configs(Row('an'), 'mini', 'mini_voc', known)
     ] == [(tried[1].lr, s, s) for s in (0, 1, 2)]
     record = sweeps.tabulate_search(Row('an'), 'mini', 'mini_voc', known)
     assert record.chosen.tolist() == [False, True, False, False] and record.val_map.tolist() == [
@@ -227,10 +235,10 @@ def test_the_best_by_validation_is_chosen_and_fresh_seeds_follow():
 def complete(rows, test, suite='mini', dataset='mini_voc', **scores):
     "Finish search and final runs of rows; test(row, seed) is the score."
     for row in rows:
-        for config in sweeps.candidates(row, suite, dataset):
+        for config in sweeps.search_configs(row, suite, dataset):
             finish(config, 60, 0)
     for row in rows:
-        for config in sweeps.finals(row, suite, dataset, sweeps.finished()):
+        for config in sweeps.final_configs(row, suite, dataset, sweeps.load_finished_runs()):
             finish(
                 config,
                 60,
@@ -250,10 +258,12 @@ def test_the_outcome_compares_with_an_on_the_same_head_and_with_plain_an():
         exercised=lambda config: int(config.seed > 0),
     )
     runs.export_csv()  # the table of record is enough
-    for folder in settings.path('runs').iterdir():
+    for folder in settings.get_folder('runs').iterdir():
         if folder.is_dir():
             (folder / 'DONE').unlink()
-    table = sweeps.outcome(rows, 'mini', 'mini_voc', sweeps.finished()).set_index(['loss', 'head'])
+    table = sweeps.summarize_final_runs(
+        rows, 'mini', 'mini_voc', sweeps.load_finished_runs()
+    ).set_index(['loss', 'head'])
     assert list(table) == boards.COLUMNS[2:]
     assert (
         table.over_an['em', 'linear'] == 3
@@ -278,15 +288,15 @@ def test_the_outcome_compares_with_an_on_the_same_head_and_with_plain_an():
 
 
 def test_methods_that_need_side_information_stand_on_no_board():
-    aided = {name for name in methods.names() if core.find(name).side}
+    aided = {name for name in methods.names() if core.find_method(name).side}
     assert aided == {'epr_count', 'pseudo_scores', 'group_consistency'}
     for suite in sweeps.SUITES:
         assert not aided & {row.loss for row in sweeps.suite_rows(suite)}
     assert {
-        c.side for c in sweeps.candidates(Row('epr_count', side=PINNED), 'mini', 'mini_voc')
+        c.side for c in sweeps.search_configs(Row('epr_count', side=PINNED), 'mini', 'mini_voc')
     } == {PINNED}
     with pytest.raises(SpmlError, match="'epr_count' learns from more than labels"):
-        sweeps.plan_runs(sweeps.candidates(Row('epr_count'), 'mini', 'mini_voc'))
+        sweeps.plan_runs(sweeps.search_configs(Row('epr_count'), 'mini', 'mini_voc'))
 
 
 def test_losses_that_are_one_loss_run_once_and_appear_under_each_name(monkeypatch):
@@ -300,8 +310,8 @@ def test_losses_that_are_one_loss_run_once_and_appear_under_each_name(monkeypatc
 
     monkeypatch.setattr(core, 'find_equal_loss', same)
     sweeps.queue._KEYS.clear()
-    opml, zlpr = (sweeps.candidates(Row(loss), 'mini', 'mini_voc') for loss in ('opml', 'zlpr'))
-    assert [sweeps.key(a) == sweeps.key(b) for a, b in zip(opml, zlpr, strict=True)] == [
+    opml, zlpr = (sweeps.search_configs(Row(loss), 'mini', 'mini_voc') for loss in ('opml', 'zlpr'))
+    assert [sweeps.run_key(a) == sweeps.run_key(b) for a, b in zip(opml, zlpr, strict=True)] == [
         True,
         False,
         False,
@@ -313,9 +323,13 @@ def test_losses_that_are_one_loss_run_once_and_appear_under_each_name(monkeypatc
     )
     for config in [*opml, *zlpr]:
         finish(config, 60 - len(config.hparams), 0)
-    for config in sweeps.finals(Row('zlpr'), 'mini', 'mini_voc', sweeps.finished()):
+    for config in sweeps.final_configs(
+        Row('zlpr'), 'mini', 'mini_voc', sweeps.load_finished_runs()
+    ):
         finish(config, 60, 50 + config.seed)
-    table = sweeps.outcome([Row('opml'), Row('zlpr')], 'mini', 'mini_voc', sweeps.finished())
+    table = sweeps.summarize_final_runs(
+        [Row('opml'), Row('zlpr')], 'mini', 'mini_voc', sweeps.load_finished_runs()
+    )
     assert (
         table.loss.tolist() == ['opml', 'zlpr'] and table.test_maps.tolist() == [[50, 51, 52]] * 2
     )
@@ -343,22 +357,22 @@ def test_a_board_is_resumed_nothing_runs_twice_and_its_files_are_written(
 ):
     small(monkeypatch)
     told = []
-    dry = sweeps.sweep('mini', ['mini_voc'], dry_run=True, tell=told.append)
+    dry = sweeps.sweep_boards('mini', ['mini_voc'], dry_run=True, tell=told.append)
     assert (
         (dry.state == 'missing').all()
         and len(dry) == 8
         and '8 runs of search, of which 8 are missing; 0 runs with fresh seeds' in told[1]
     )
-    done = sweeps.sweep('mini', ['mini_voc'], tell=told.append)
+    done = sweeps.sweep_boards('mini', ['mini_voc'], tell=told.append)
     assert len(done) == 16 and set(done.state) == {
         'done'
     }  # four rows: two draws and two seeds each
-    assert len(sweeps.sweep('mini', ['mini_voc'], tell=told.append)) == 0
+    assert len(sweeps.sweep_boards('mini', ['mini_voc'], tell=told.append)) == 0
     assert (
         'of which 0 are missing; 8 runs with fresh seeds are chosen by now, of which 0 are missing'
-        in (sweeps.sweep('mini', ['mini_voc'], dry_run=True, tell=told.append), told)[1][-3]
+        in (sweeps.sweep_boards('mini', ['mini_voc'], dry_run=True, tell=told.append), told)[1][-3]
     )
-    folder = settings.path('outputs') / 'methods'
+    folder = settings.get_folder('outputs') / 'methods'
     assert {file.name for file in folder.iterdir()} == {
         'mini_voc.csv',
         'mini_voc.md',
@@ -391,9 +405,12 @@ def test_a_rate_at_the_edge_is_told_with_the_remedy(own_folders, monkeypatch):
     small(monkeypatch)
     given, known, told = search.SUITES['mini'], [], []
     for row in sweeps.suite_rows('mini'):
-        for c in sweeps.candidates(row, 'mini', 'mini_voc'):
+        for c in sweeps.search_configs(row, 'mini', 'mini_voc'):
             known.append(
-                (sweeps.key(c), 50 + (c.lr == min(sweeps.learning_rates(2))) * (row.loss == 'em'))
+                (
+                    sweeps.run_key(c),
+                    50 + (c.lr == min(sweeps.learning_rates(2))) * (row.loss == 'em'),
+                )
             )
     known = pd.DataFrame(known, columns=['key', 'val_map']).set_index('key')
     sweeps.write_board('mini', 'mini_voc', known, told.append)
@@ -402,7 +419,7 @@ def test_a_rate_at_the_edge_is_told_with_the_remedy(own_folders, monkeypatch):
         and "Raise `widened` by one and `draws` by two in the suite 'mini'" in told[0]
     )
     monkeypatch.setitem(search.SUITES, 'mini', given | {'widened': 1, 'draws': given['draws'] + 2})
-    assert len(sweeps.candidates(Row('em'), 'mini', 'mini_voc')) == 4
+    assert len(sweeps.search_configs(Row('em'), 'mini', 'mini_voc')) == 4
     sweeps.write_board('mini', 'mini_voc', known, told.append)
     assert len(told) == 1  # the new draws are missing
 
@@ -411,8 +428,8 @@ def test_a_rate_at_the_edge_is_told_with_the_remedy(own_folders, monkeypatch):
 
 
 def test_a_folder_is_searched_with_the_recipe_of_the_suite_and_every_class(photo_folder):
-    tried = sweeps.candidates(Row('em', labels='full'), 'photos', str(photo_folder))
-    theirs = sweeps.candidates(Row('em', labels='full'), 'photos', 'ccp')
+    tried = sweeps.search_configs(Row('em', labels='full'), 'photos', str(photo_folder))
+    theirs = sweeps.search_configs(Row('em', labels='full'), 'photos', 'ccp')
     assert {(c.min_positives, c.exclude, c.dataset) for c in tried} == {(0, (), str(photo_folder))}
     same = ('lr', 'hparams', 'batch_size', 'regime', 'backbone', 'seed')
     assert [[getattr(c, n) for n in same] for c in tried] == [
@@ -421,20 +438,20 @@ def test_a_folder_is_searched_with_the_recipe_of_the_suite_and_every_class(photo
     with pytest.raises(
         SpmlError, match="'photos' 'nowhere'; allowed: .* Or give one folder that has images/"
     ):
-        sweeps.candidates(Row('em'), 'photos', 'nowhere')
+        sweeps.search_configs(Row('em'), 'photos', 'nowhere')
     assert {
         c.min_positives
-        for c in sweeps.candidates(Row('em', min_positives=7), 'photos', str(photo_folder))
+        for c in sweeps.search_configs(Row('em', min_positives=7), 'photos', str(photo_folder))
     } == {7}
     assert (
-        loading.own_folder(str(photo_folder))
-        and not loading.own_folder('ccp')
-        and not loading.own_folder('nowhere')
+        loading.is_user_folder(str(photo_folder))
+        and not loading.is_user_folder('ccp')
+        and not loading.is_user_folder('nowhere')
     )
 
 
 def test_a_run_without_numbers_does_not_hold_up_a_search():
-    tried = sweeps.candidates(Row('an'), 'mini', 'mini_voc')
+    tried = sweeps.search_configs(Row('an'), 'mini', 'mini_voc')
     for k, c in enumerate(tried):
         if k != 2:
             finish(c, 50 + k, 0)
@@ -450,15 +467,15 @@ def test_a_run_without_numbers_does_not_hold_up_a_search():
         }
     )
     runs.export_csv()  # the table of record is enough
-    for folder in settings.path('runs').iterdir():
+    for folder in settings.get_folder('runs').iterdir():
         if folder.is_dir():
             (folder / 'DONE').unlink()
-    assert sweeps.choose_config(tried, sweeps.finished()) == tried[3]
+    assert sweeps.choose_config(tried, sweeps.load_finished_runs()) == tried[3]
 
 
 def test_a_search_of_one_setting_needs_no_validation_score():
     configs = [Config(loss='an', dataset='mini_voc', lr=lr, device='cpu') for lr in (1e-3, 2e-3)]
-    unscored = pd.DataFrame({'test_map': 50.0}, index=[sweeps.key(c) for c in configs])
+    unscored = pd.DataFrame({'test_map': 50.0}, index=[sweeps.run_key(c) for c in configs])
     assert search.rank_configs(configs[:1], unscored) == configs[:1]
     assert search.rank_configs(configs[:1], unscored[1:]) == []  # not trained yet
     assert search.rank_configs(configs, unscored) == []
@@ -481,7 +498,7 @@ def test_runs_without_clean_labels_are_ranked_by_observed_auc():
         }
         for k, (val_map, auc) in enumerate([(50.0, 80.0), (40.0, 90.0), (30.0, 70.0)])
     ]
-    known = pd.DataFrame(lines, index=[sweeps.key(c) for c in configs])
+    known = pd.DataFrame(lines, index=[sweeps.run_key(c) for c in configs])
     assert [c.lr for c in search.rank_configs(configs, known)] == [2e-3, 1e-3, 3e-3]
     clean = known.assign(val_truth='complete', selected_by='clean_map')
     assert [c.lr for c in search.rank_configs(configs, clean)] == [1e-3, 2e-3, 3e-3]

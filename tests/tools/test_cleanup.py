@@ -75,7 +75,7 @@ def test_each_state_is_told():
 
 
 def test_what_is_no_run_is_not_listed_and_a_newer_run_is_not_damaged():
-    run, root = stand_in(), settings.path('runs')
+    run, root = stand_in(), settings.get_folder('runs')
     for name, content in (
         ('card-for-hub', {'library_name': 'spml_nb', 'id2label': {}}),
         ('my-project', {'private': 1}),
@@ -422,7 +422,7 @@ def test_a_run_is_removed_and_the_rest_stays():
         done
     ).endswith(' kB')
     assert not gone.folder.exists() and not log.exists() and list(states()) == [kept.folder.name]
-    assert not list(settings.path('runs').glob('.removed-*'))
+    assert not list(settings.get_folder('runs').glob('.removed-*'))
 
 
 def test_a_run_that_another_process_trains_stays():
@@ -449,7 +449,7 @@ def test_a_run_that_another_process_trains_stays():
 
 
 def test_only_runs_right_below_the_folder_of_runs_can_be_removed(tmp_path):
-    whole, root = stand_in(), settings.path('runs')
+    whole, root = stand_in(), settings.get_folder('runs')
     outside = tmp_path / 'elsewhere'
     whole.folder.rename(outside)
     kept = stand_in()
@@ -528,12 +528,12 @@ def test_a_kill_while_removing_leaves_nothing_that_looks_finished(cache):
     assert (
         there == sorted(there, reverse=True) and there.count(1) >= 2 and there.count(0) >= 5
     )  # killed both before and behind the stroke
-    for place in settings.path('runs').glob('.removed-*'):
+    for place in settings.get_folder('runs').glob('.removed-*'):
         aged(place)
     left = keeping.find_leftovers()
     assert set(left.what) == {'half-removed run'}
     keeping.remove_paths(left, dry_run=False)
-    assert not list(settings.path('runs').glob('.removed-*'))
+    assert not list(settings.get_folder('runs').glob('.removed-*'))
 
 
 @pytest.fixture
@@ -550,14 +550,14 @@ def test_what_was_left_behind_is_found_and_removed(cache):
     wanted = [
         begun.folder / '.last.pt-a1b2c3_d.tmp',
         root / '.removed-a1b2c3_d',
-        settings.path('outputs') / 'hml' / '.table1.csv-abcdefgh.tmp',
+        settings.get_folder('outputs') / 'hml' / '.table1.csv-abcdefgh.tmp',
         cache / 'features' / '.0123.npy-abcdefgh.tmp',
         cache / 'features' / 'old.npy',
         cache / 'reproduction-a1b2c3_d',
     ]
     kept = [
         begun.folder.with_name(f'{begun.folder.name}.log'),
-        settings.path('outputs') / '.runs.csv-abcdefgh.tmp',
+        settings.get_folder('outputs') / '.runs.csv-abcdefgh.tmp',
         cache / 'features' / 'new.npy',
         cache / 'features' / '.old.npy.lock',
         cache / 'notes.txt',
@@ -596,8 +596,8 @@ def test_the_log_of_a_run_that_never_began_is_a_leftover(cache):
 
 
 def test_what_only_has_the_name_of_a_leftover_is_the_users(cache):
-    root = settings.path('runs')
-    outputs = settings.path('outputs')
+    root = settings.get_folder('runs')
+    outputs = settings.get_folder('outputs')
     begun = stand_in(done=False).folder
     copied = root / '.backup-20260101'
     copied.mkdir()

@@ -45,7 +45,7 @@ def test_everything_is_looked_at_without_the_network(monkeypatch):
     ), doctor.format_findings(table)
     assert table.state.isin(['ok', 'warning', 'problem']).all()
     assert (
-        not settings.path('runs').exists() and not settings.path('cache').exists()
+        not settings.get_folder('runs').exists() and not settings.get_folder('cache').exists()
     )  # looking makes nothing
 
 
@@ -225,8 +225,8 @@ def test_weights(monkeypatch):
 
 
 def test_damaged_runs():
-    assert of('runs') == [('ok', f"none in {settings.path('runs')}", '')]
-    folder = settings.path('runs') / 'an-mini_voc-0123456789ab'
+    assert of('runs') == [('ok', f"none in {settings.get_folder('runs')}", '')]
+    folder = settings.get_folder('runs') / 'an-mini_voc-0123456789ab'
     folder.mkdir(parents=True)
     (folder / 'config.json').write_text('{')
     ((state, found, remedy),) = of('runs')
@@ -241,7 +241,7 @@ def test_a_run_that_was_renamed_is_not_called_damaged():
     run = runs.Run(runs.resolve(runs.Config(loss='an')))
     run.start()
     run.folder.rename(run.folder.with_name('my best model'))
-    assert of('runs') == [('ok', f"1 begun in {settings.path('runs')}", '')]
+    assert of('runs') == [('ok', f"1 begun in {settings.get_folder('runs')}", '')]
 
 
 def test_tools_that_are_missing(monkeypatch, tmp_path):

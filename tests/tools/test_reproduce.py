@@ -56,7 +56,7 @@ def contents(folder):
 def test_the_same_again_has_the_same_bits_and_leaves_the_first_alone(photo_folder, fields):
     first = training.train(config(photo_folder, **fields))
     before = contents(first.folder)
-    cached = {file: file.stat().st_mtime_ns for file in settings.path('cache').rglob('*.npy')}
+    cached = {file: file.stat().st_mtime_ns for file in settings.get_folder('cache').rglob('*.npy')}
     found = reproduction.reproduce(first.folder.name)
     assert found.identical and found.differs == [] and set(found.logits.values()) == {0.0}
     assert (
@@ -65,11 +65,11 @@ def test_the_same_again_has_the_same_bits_and_leaves_the_first_alone(photo_folde
         and (found.scores.difference == 0).all()
     )
     assert contents(first.folder) == before and [
-        path.name for path in settings.path('runs').glob('[!.]*')
+        path.name for path in settings.get_folder('runs').glob('[!.]*')
     ] == [first.folder.name]
     assert {
-        file: file.stat().st_mtime_ns for file in settings.path('cache').rglob('*.npy')
-    } == cached and not list(settings.path('cache').glob('reproduction-*'))
+        file: file.stat().st_mtime_ns for file in settings.get_folder('cache').rglob('*.npy')
+    } == cached and not list(settings.get_folder('cache').glob('reproduction-*'))
     assert 'the same bits' in reproduction.format_reproduction(
         found
     ) and 'no known difference' in reproduction.format_reproduction(found)
@@ -79,7 +79,7 @@ def test_the_same_again_has_the_same_bits_and_leaves_the_first_alone(photo_folde
 def test_frozen_features_are_computed_again(photo_folder):
     "A cache that is wrong must not make a run look reproduced."
     first = training.train(config(photo_folder, regime='linear'))
-    (file,) = settings.path('cache').glob('features/*.npy')
+    (file,) = settings.get_folder('cache').glob('features/*.npy')
     features = np.load(file)
     np.save(file, features + 1)
     assert reproduction.reproduce(first.folder).identical
@@ -201,8 +201,8 @@ def test_a_line_of_the_record_is_enough(tmp_path, monkeypatch):
     )
     assert reproduction.format_reproduction(found).splitlines()[
         0
-    ] == f'{first.folder.name}: the same scores' and not list(settings.path('runs').glob('*'))
-    file = settings.path('outputs') / 'runs.csv'
+    ] == f'{first.folder.name}: the same scores' and not list(settings.get_folder('runs').glob('*'))
+    file = settings.get_folder('outputs') / 'runs.csv'
     file.write_text(file.read_text().replace(f"{first.scores['test_map']:.6g}", '12.5'))
     monkeypatch.setattr(training, 'train', lambda config: first)
     found = reproduction.reproduce(first.folder.name)
@@ -245,7 +245,7 @@ def test_what_cannot_be_reproduced(photo_folder):
 
     with pytest.raises(Stop):
         training.train(config(photo_folder), on_epoch=stop)
-    (folder,) = settings.path('runs').glob('em-*')
+    (folder,) = settings.get_folder('runs').glob('em-*')
     with pytest.raises(SpmlError, match='has no DONE'):
         reproduction.reproduce(folder)
     done = training.train(config(photo_folder)).folder
@@ -258,4 +258,4 @@ def test_what_cannot_be_reproduced(photo_folder):
         file.unlink()
     with pytest.raises(SpmlError, match='photos.images is empty'):
         reproduction.reproduce(done)
-    assert not list(settings.path('cache').glob('reproduction-*'))
+    assert not list(settings.get_folder('cache').glob('reproduction-*'))

@@ -465,7 +465,9 @@ def test_frozen_stages_batch_norms_and_raw_images_reach_the_network(photo_folder
     trainer.watch.start(1)
     trainer.method.start_epoch(1)
     trainer.module.train()
-    fixed = [name for group in models.stages(trainer.model.backbone)[:2] for name in group]
+    fixed = [
+        name for group in models.split_into_stages(trainer.model.backbone)[:2] for name in group
+    ]
     before = {name: value.clone() for name, value in trainer.model.backbone.state_dict().items()}
     for _ in range(2):
         trainer.step(torch.arange(16))

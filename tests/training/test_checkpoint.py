@@ -167,7 +167,7 @@ def test_full_disk_keeps_the_last_checkpoint(folder, monkeypatch):
     with pytest.raises(SpmlError, match='No space left'):
         training.train(c)
     monkeypatch.setattr(torch, 'save', save)
-    run = training.open_run(next(settings.path('runs').glob('an-*')))
+    run = training.open_run(next(settings.get_folder('runs').glob('an-*')))
     assert run.restore('last.pt')['epoch'] == 1
     assert len(training.train(c).curves) == 3
 

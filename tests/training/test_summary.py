@@ -10,12 +10,12 @@ import torch
 
 from spml_nb.training.summary import (
     NAMED_COUNTS,
-    absent_classes,
     clean_test_map,
     count_names,
+    count_predicted_labels,
     describe_named,
     describe_scores,
-    named_labels,
+    explain_absent_classes,
     named_on_validation,
 )
 
@@ -24,12 +24,12 @@ def test_counts_by_hand():
     logits = np.array([[2.0, 0.5], [-1.0, -2.0], [1.0, -3.0], [-0.2, 3.0]], np.float32)
     observed = np.array([[1, 0], [1, 0], [0, 0], [0, 1]])
     for given in (logits, torch.from_numpy(logits)):
-        assert named_labels(given, observed, 0.6) == {
+        assert count_predicted_labels(given, observed, 0.6) == {
             'labels_a_photo': 1.0,
             'without_label': 0.25,
             'observed_recall': pytest.approx(2 / 3),
         }
-    assert math.isnan(named_labels(logits, 0 * observed, 0.6)['observed_recall'])
+    assert math.isnan(count_predicted_labels(logits, 0 * observed, 0.6)['observed_recall'])
 
 
 @pytest.mark.silent('A4')
@@ -38,7 +38,7 @@ def test_the_recall_of_observed_labels_is_that_of_all():
     true = np.argsort(random.random((4000, 6)), axis=1) < 2
     logits = random.normal(np.where(true, 1.0, -1.0))
     kept = (true * random.random(true.shape)).argmax(1)[:, None] == np.arange(6)
-    whole, observed = (named_labels(logits, labels, 0.5) for labels in (true, kept))
+    whole, observed = (count_predicted_labels(logits, labels, 0.5) for labels in (true, kept))
     assert (
         abs(whole['observed_recall'] - observed['observed_recall']) < 0.02
         and whole['labels_a_photo'] == observed['labels_a_photo']
@@ -51,8 +51,8 @@ def test_the_photo_whose_score_is_the_threshold_counts():
     true[:, 0] = 1
     threshold = float(torch.sigmoid(logits.double())[0, 0])
     assert (
-        named_labels(logits, true, threshold)['labels_a_photo']
-        > named_labels(logits, true, np.nextafter(threshold, 1))['labels_a_photo']
+        count_predicted_labels(logits, true, threshold)['labels_a_photo']
+        > count_predicted_labels(logits, true, np.nextafter(threshold, 1))['labels_a_photo']
     )
 
 
@@ -86,11 +86,11 @@ def test_a_map_against_observed_labels_goes_along_with_no_model():
 @pytest.mark.silent('C4')
 def test_a_map_that_counts_absent_classes_as_0_says_so():
     scores = {'map_definition': 'cole', 'test_map': 30.0, 'test_map_class': 37.5}
-    assert '37.50' in absent_classes(scores) and 'cole' in absent_classes(
+    assert '37.50' in explain_absent_classes(scores) and 'cole' in explain_absent_classes(
         {'test_map': 30.0, 'test_map_class': 37.5}
     )  # from before this was stored
     for other in (scores | {'map_definition': 'two_way'}, scores | {'test_map_class': 30.0}, {}):
-        assert absent_classes(other) == ''
+        assert explain_absent_classes(other) == ''
 
 
 def test_each_part_is_said_by_the_measure_that_its_labels_allow():

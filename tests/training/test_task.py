@@ -45,7 +45,7 @@ def test_wrong_input_is_told_and_leaves_nothing(folder, given, words):
         training.train(config(folder, **given))
     for word in words:
         assert word in str(error.value)
-    assert not [p for p in settings.path('runs').glob('*') if p.is_dir()]
+    assert not [p for p in settings.get_folder('runs').glob('*') if p.is_dir()]
 
 
 @pytest.mark.silent('A5')
@@ -169,7 +169,7 @@ def test_validation_images_without_any_label_choose_no_epoch(folder, given):
     ):
         warnings.simplefilter('ignore')
         training.train(config(folder, regime='linear', **given))
-    assert not [p for p in settings.path('runs').glob('*') if p.is_dir()]
+    assert not [p for p in settings.get_folder('runs').glob('*') if p.is_dir()]
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         assert (

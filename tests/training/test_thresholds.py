@@ -20,9 +20,9 @@ from spml_nb.training.thresholds import (
     class_thresholds,
     explain_everywhere,
     explain_narrow_naming,
-    explain_overnaming,
-    is_overused,
+    is_class_overpredicted,
     recall_threshold,
+    warn_of_overprediction,
 )
 
 
@@ -122,16 +122,16 @@ def test_what_is_no_recall_is_refused(recall):
      (3, None, 3, False), (28, None, 55, True), (0, 2, 20, False)],
 )  # fmt: skip
 def test_naming_nearly_everything_is_said(named, labels, classes, is_said):
-    text = explain_overnaming(named, labels, classes)
+    text = warn_of_overprediction(named, labels, classes)
     assert bool(text) == is_said
     assert not is_said or f'{named:.2f}' in text
-    calibrated = explain_overnaming(named, labels, classes, calibrated=True)
+    calibrated = warn_of_overprediction(named, labels, classes, calibrated=True)
     assert ('spml calibrate' in text) == bool(calibrated) and 'calibrate' not in calibrated
 
 
 def test_a_class_is_overused_where_nearly_all_photos_get_it_and_clearly_fewer_have_it():
-    assert is_overused(54, 51, 35) and is_overused(50, 50, 41)
-    assert not is_overused(50, 50, 46) and not is_overused(50, 40, 10)
+    assert is_class_overpredicted(54, 51, 35) and is_class_overpredicted(50, 50, 41)
+    assert not is_class_overpredicted(50, 50, 46) and not is_class_overpredicted(50, 40, 10)
 
 
 @pytest.mark.parametrize('name', ['linear', 'frozen'])
@@ -192,7 +192,7 @@ def test_a_model_that_names_hardly_more_than_one_class_is_said(photos, classes, 
     calibrated = explain_narrow_naming(photos, classes, calibrated=True)
     assert ('spml calibrate' in text) == bool(calibrated) and 'calibrate' not in calibrated
     for command in re.findall('`spml ([^`]+)`', text):
-        cli.parser().parse_args(shlex.split(command))
+        cli.build_parser().parse_args(shlex.split(command))
 
 
 def test_a_class_that_is_named_on_nearly_every_photo_is_said_whatever_else_is():

@@ -19,7 +19,7 @@ from spml_nb import models, runs, training
 from spml_nb.base import progress, settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import load
-from spml_nb.methods.core import promote, reduce, register_loss
+from spml_nb.methods.core import promote_precision, reduce_loss, register_loss
 from spml_nb.runs import record
 from spml_nb.training import trainer
 from spml_nb.training.batches import hash_weights
@@ -29,7 +29,7 @@ from spml_nb.use.predict import predict
 
 def broken_at_step_3_loss(logits, z, *, reduction: str = 'mean'):
     broken_at_step_3_loss.calls += 1
-    value = reduce(torch.nn.functional.softplus(-promote(logits)), reduction)
+    value = reduce_loss(torch.nn.functional.softplus(-promote_precision(logits)), reduction)
     return value * (
         float('nan') if broken_at_step_3_loss.calls == broken_at_step_3_loss.breaks_at else 1.0
     )
@@ -178,7 +178,7 @@ def test_bad_loss_names_method_epoch_and_step_and_keeps_the_checkpoint(folder):
         assert f"'broken_at_step_3' became nan at step 2 of epoch {epoch}" in str(
             error.value
         ) and 'Lower the learning rate' in str(error.value)
-    folder_of_run = next(settings.path('runs').glob('broken*'))
+    folder_of_run = next(settings.get_folder('runs').glob('broken*'))
     assert (folder_of_run / 'last.pt').is_file() and not (folder_of_run / 'DONE').exists()
     assert torch.load(folder_of_run / 'last.pt', weights_only=True)['epoch'] == 1
 
@@ -511,4 +511,4 @@ def test_a_kind_that_the_file_lacks_is_named_before_anything_is_written(counted,
             ),
         ):
             training.train(replace(counted, loss=loss))
-    assert not [p for p in settings.path('runs').glob('*') if p.is_dir()]
+    assert not [p for p in settings.get_folder('runs').glob('*') if p.is_dir()]

@@ -352,7 +352,7 @@ def test_nobody_judges_a_photo_it_was_trained_on(photo_folder, monkeypatch):
         return SimpleNamespace(logits={'test': np.repeat(task.test[:, None], 3, axis=1) / 10})
 
     monkeypatch.setattr(annotate, 'train', train)
-    said = annotate.judge_photos(config(photo_folder), task)
+    said = annotate.predict_held_out(config(photo_folder), task)
     assert np.allclose(
         said, 1 / (1 + np.exp(-task.train / 10))[:, None]
     )  # each photo has its own answer
@@ -375,7 +375,7 @@ def test_judges_compute_no_features_again(photo_folder, monkeypatch, tmp_path):
     )
     training.train(given)
     first = len(computed)
-    said = annotate.judge_photos(given, training.make_task(given))
+    said = annotate.predict_held_out(given, training.make_task(given))
     assert (
         first
         and len(computed) == first
@@ -387,12 +387,12 @@ def test_judges_compute_no_features_again(photo_folder, monkeypatch, tmp_path):
 
 def test_judges_of_changed_labels_are_new_ones(photo_folder):
     given = config(photo_folder, labels='full')
-    annotate.judge_photos(given, training.make_task(given))
+    annotate.predict_held_out(given, training.make_task(given))
     table = pd.read_csv(photo_folder / 'labels.csv')
     table.loc[0, 'labels'] = 'red|blue'
     table.to_csv(photo_folder / 'labels.csv', index=False)
     # a run that is done would refuse other data
-    annotate.judge_photos(given, training.make_task(given))
+    annotate.predict_held_out(given, training.make_task(given))
 
 
 # ---- lists

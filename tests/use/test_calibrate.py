@@ -18,8 +18,8 @@ from spml_nb.cli import main
 from spml_nb.data.labels import FULL_PHOTOS, FULL_PHOTOS_GUIDE
 from spml_nb.runs.folder import CALIBRATION, open_run
 from spml_nb.use.calibrate import _cross_validate, calibrate
-from spml_nb.use.card import write_model_folder
 from spml_nb.use.export import export
+from spml_nb.use.model_card import write_model_folder
 from spml_nb.use.predict import open_model, predict
 from spml_nb.use.scoring import evaluate_model
 

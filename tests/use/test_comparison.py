@@ -20,10 +20,10 @@ from side_files import draw_side
 from spml_nb import cli, methods, statistics, sweeps
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.labels import labels_for_scoring
+from spml_nb.data.labels import choose_score_targets
 from spml_nb.data.loading import load
 from spml_nb.drawing import STYLE
-from spml_nb.methods.core import find
+from spml_nb.methods.core import find_method
 from spml_nb.metrics import mean_average_precision
 from spml_nb.runs import record
 from spml_nb.runs.config import Config, resolve
@@ -88,7 +88,7 @@ def test_one_call_searches_chooses_and_says_what_to_take(one_label_each):
     assert len(done) == 8 and set(done.state) == {
         'done'
     }  # what a table leaves open is unknown: AN and EM are two losses there
-    said, known = told[-1], sweeps.finished()
+    said, known = told[-1], sweeps.load_finished_runs()
     assert (
         said.count('The true mAP and F1 of') == 1
         and 'of val and test are missing, because no class' in said
@@ -107,7 +107,7 @@ def test_one_call_searches_chooses_and_says_what_to_take(one_label_each):
     assert (
         theirs[best] == theirs.max() and len(predict.predict(best, one_label_each / 'images')) == 60
     )
-    (place,) = (settings.path('runs') / 'compare').glob('photos-*')
+    (place,) = (settings.get_folder('runs') / 'compare').glob('photos-*')
     table = pd.read_csv(place / 'table.csv').set_index('loss')
     assert (
         table.over['an'] == 0
@@ -159,19 +159,22 @@ def test_with_complete_test_labels_the_interval_is_that_of_the_runs_own_scores(c
         and '\ntest: mAP against all labels' in said
     )  # each number has its kind
     rows = [Row(name, labels='full') for name in ('an', 'em')]
-    known = sweeps.finished()
+    known = sweeps.load_finished_runs()
     data = load(complete_test)
-    targets, truth = labels_for_scoring(data.labels[data.rows('test')])
+    targets, truth = choose_score_targets(data.labels[data.rows('test')])
     draws, each = statistics.image_draws(len(targets)), {}
     there = (targets > 0).any(0)  # a class that no test photo has is left out
     lines = [
         read_method_result(
-            row, sweeps.finals(row, 'photos', str(complete_test), known, range(2)), known, targets
+            row,
+            sweeps.final_configs(row, 'photos', str(complete_test), known, range(2)),
+            known,
+            targets,
         )
         for row in rows
     ]
     for row in rows:
-        for config in sweeps.finals(row, 'photos', str(complete_test), known, range(2)):
+        for config in sweeps.final_configs(row, 'photos', str(complete_test), known, range(2)):
             scores = read_result(Run(sweeps.canonical_config(config))).logits['test'][:, there]
             true = targets[:, there]
             each[row.loss, config.seed] = (
@@ -193,17 +196,17 @@ def test_after_a_correction_of_the_table_old_runs_do_not_pass_for_new_ones(one_l
     table = pd.read_csv(one_label_each / 'labels.csv')
     table.loc[0, 'positives'] = 'blue'
     table.to_csv(one_label_each / 'labels.csv', index=False)
-    old = [folder.parent.name for folder in settings.path('runs').glob('*/DONE')]
+    old = [folder.parent.name for folder in settings.get_folder('runs').glob('*/DONE')]
     told = []
     assert set(compare(one_label_each, ('an',), seeds=2, tell=told.append).state) == {'done'}
     mark = load(one_label_each).fingerprint[:6]
     assert told[1].startswith('4 runs were trained before photos, labels or split changed')
     assert told[1].endswith(f'-{mark}.')
-    now = {folder.parent.name for folder in settings.path('runs').glob('*/DONE')} - {*old}
+    now = {folder.parent.name for folder in settings.get_folder('runs').glob('*/DONE')} - {*old}
     assert len(now) == len(old) == 4 and all(name.endswith(f'-{mark}') for name in now)
     assert re.search(r'spml predict (\S+) PHOTOS', told[-1])[1] in now
-    assert len([*(settings.path('runs') / 'compare').glob('photos-*/table.csv')]) == 2
-    assert len(sweeps.finished()) == 8
+    assert len([*(settings.get_folder('runs') / 'compare').glob('photos-*/table.csv')]) == 2
+    assert len(sweeps.load_finished_runs()) == 8
     told.clear()
     compare(one_label_each, ('an',), seeds=2, tell=told.append)
     assert told[1] == 'Every run is done.'
@@ -243,7 +246,9 @@ def test_an_interrupted_comparison_gives_no_verdict_and_leaves_what_was_kept(
     one_label_each, monkeypatch, capsys
 ):
     compare(one_label_each, ('an',), seeds=1, tell=lambda line: None)
-    kept = {file: file.read_bytes() for file in (settings.path('runs') / 'compare').glob('*/*')}
+    kept = {
+        file: file.read_bytes() for file in (settings.get_folder('runs') / 'compare').glob('*/*')
+    }
     told = []
 
     def say(line):
@@ -261,7 +266,10 @@ def test_an_interrupted_comparison_gives_no_verdict_and_leaves_what_was_kept(
     )
     assert (
         len(kept) == 3
-        and {file: file.read_bytes() for file in (settings.path('runs') / 'compare').glob('*/*')}
+        and {
+            file: file.read_bytes()
+            for file in (settings.get_folder('runs') / 'compare').glob('*/*')
+        }
         == kept
     )
     assert (
@@ -279,10 +287,10 @@ def test_only_a_run_that_is_at_hand_is_recommended(one_label_each):
     compare(one_label_each, ('an',), seeds=2, tell=told.append)
     record.export_csv()
     (first,) = best()
-    shutil.rmtree(settings.path('runs') / first)
+    shutil.rmtree(settings.get_folder('runs') / first)
     compare(one_label_each, ('an',), seeds=2, tell=told.append)
     assert told[-2] == 'Every run is done.' and len(best()) == 1 and best() != [first]
-    shutil.rmtree(settings.path('runs') / best()[0])
+    shutil.rmtree(settings.get_folder('runs') / best()[0])
     again = compare(one_label_each, ('an',), seeds=2, tell=told.append)
     assert told[-2] == 'Every run is done.' and set(again.state) == {'done'}
     assert 'Only an has finished' in told[-1] and not best()
@@ -296,7 +304,7 @@ def test_classes_that_are_left_out_are_neither_trained_nor_scored(photo_folder, 
     assert {config.exclude for config in done.config} == {(names[0], names[2])}
     whole = compare(photo_folder, ('an',), **given)
     assert not set(whole.run) & set(done.run)
-    assert len([*(settings.path('runs') / 'compare').glob('photos-*/table.csv')]) == 2
+    assert len([*(settings.get_folder('runs') / 'compare').glob('photos-*/table.csv')]) == 2
     with pytest.raises(SpmlError, match="class to exclude from photos 'violett'"):
         compare(photo_folder, ('an',), exclude=['violett'], **given)
 
@@ -304,7 +312,7 @@ def test_classes_that_are_left_out_are_neither_trained_nor_scored(photo_folder, 
 def test_places_do_not_overwrite_one_another(photo_folder, quick):
     for labels in ('full', 'single'):
         compare(photo_folder, ('an',), labels=labels, seeds=1, tell=lambda line: None)
-    assert len([*(settings.path('runs') / 'compare').glob('photos-*/table.csv')]) == 2
+    assert len([*(settings.get_folder('runs') / 'compare').glob('photos-*/table.csv')]) == 2
 
 
 @pytest.mark.parametrize('jobs', [0, -2])
@@ -318,7 +326,7 @@ def test_methods_that_need_side_information_take_part_where_it_is_given(
 ):
     told = []
     every = set(methods.names())
-    plain = {name for name in methods.names() if not find(name).side}
+    plain = {name for name in methods.names() if not find_method(name).side}
 
     def asked(**given):
         return set(
@@ -346,7 +354,7 @@ def test_methods_that_need_side_information_take_part_where_it_is_given(
         tell=told.append,
     )
     assert set(done.state) == {'done'} and len(done) == 6 and 'epr_count' in told[-1]
-    known = sweeps.finished()
+    known = sweeps.load_finished_runs()
     assert (known.side.fillna('').str.startswith('side.csv@') == (known.loss == 'epr_count')).all()
     again = compare(
         photo_folder,
@@ -488,8 +496,8 @@ def test_one_positive_label_a_photo_finds_a_method_within_a_point_of_the_best(
     columns = [data.class_names.index(name) for name in names]
     reached = {}
     for loss in losses:
-        finals = sweeps.finals(
-            Row(loss, labels='full'), 'photos', str(folder), sweeps.finished(), range(2)
+        finals = sweeps.final_configs(
+            Row(loss, labels='full'), 'photos', str(folder), sweeps.load_finished_runs(), range(2)
         )
         logits = [
             read_result(Run(sweeps.canonical_config(config))).logits['test'] for config in finals

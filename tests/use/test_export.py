@@ -24,8 +24,8 @@ from spml_nb.data import images
 from spml_nb.data.loading import load as load_photos
 from spml_nb.runs.folder import open_run
 from spml_nb.use import export as exporting
-from spml_nb.use.card import write_model_folder
 from spml_nb.use.export import export, load_exported
+from spml_nb.use.model_card import write_model_folder
 from spml_nb.use.predict import open_model, predict
 
 

@@ -31,7 +31,7 @@ def test_classes_that_nobody_could_learn_do_not_choose():
             read_method_result(
                 Row(loss),
                 [given],
-                pd.DataFrame([scores | names], index=[sweeps.key(given)]),
+                pd.DataFrame([scores | names], index=[sweeps.run_key(given)]),
                 np.ones((2, 2)),
             )
         )
@@ -461,7 +461,7 @@ def test_a_run_that_diverged_counts_for_no_seed(photo_folder):
             names | {'run': 'a', 'val_map': 50.0, 'test_map': 60.0},
             names | {'run': 'b', 'val_map': 0.0, 'diverged': 1},
         ],
-        index=[sweeps.key(c) for c in configs],
+        index=[sweeps.run_key(c) for c in configs],
     )
     said = judge_methods([read_method_result(Row('an'), configs, known, np.ones((2, 2)))], 2)[1]
     assert (

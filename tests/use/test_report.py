@@ -21,7 +21,7 @@ from spml_nb.runs.config import Config
 from spml_nb.runs.folder import CALIBRATION, open_run
 from spml_nb.use import scoring
 from spml_nb.use.calibrate import calibrate
-from spml_nb.use.card import write_model_folder
+from spml_nb.use.model_card import write_model_folder
 from spml_nb.use.report import write_report
 from spml_nb.use.scoring import evaluate_model
 

@@ -1,8 +1,8 @@
 from .registry import BENCHMARKS as BENCHMARKS
 from .registry import REGISTRY as REGISTRY
-from .registry import check as check
-from .registry import find as find
-from .registry import names as names
-from .registry import overview as overview
-from .registry import prepare as prepare
-from .registry import table as table
+from .registry import benchmark_names as benchmark_names
+from .registry import describe_benchmarks as describe_benchmarks
+from .registry import find_benchmark as find_benchmark
+from .registry import list_missing_files as list_missing_files
+from .registry import load_benchmark as load_benchmark
+from .registry import prepare_benchmark as prepare_benchmark

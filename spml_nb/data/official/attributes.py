@@ -21,7 +21,7 @@ from .registry import (
     get_fields,
     read_annotation_json,
     reading,
-    register,
+    register_reader,
 )
 
 
@@ -213,6 +213,6 @@ def _read_vispr(folder: Path) -> Listing:
     )
 
 
-register('vaw', _read_vaw)
-register('wider', _read_wider)
-register('vispr', _read_vispr)
+register_reader('vaw', _read_vaw)
+register_reader('wider', _read_wider)
+register_reader('vispr', _read_vispr)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ...base.errors import SpmlError, one_of
+from ...base.errors import SpmlError, require_one_of
 from ..dataset import Dataset, join_items
 from ..labels import BOX_WEIGHTINGS
-from .registry import BENCHMARKS, benchmark_folder, find
+from .registry import BENCHMARKS, benchmark_folder, find_benchmark
 
 
 def box_area(left: float, top: float, right: float, bottom: float) -> float:
@@ -33,7 +33,9 @@ def weigh_boxes(data: Dataset, boxes: dict[str, list[tuple]], kind: str) -> np.n
     Returns:
         (N, C) in [0, 1]; 0 for a class without a box.
     """
-    weight = {'large': box_area, 'central': box_centrality}[one_of(kind, BOX_WEIGHTINGS, 'weights')]
+    weight = {'large': box_area, 'central': box_centrality}[
+        require_one_of(kind, BOX_WEIGHTINGS, 'weights')
+    ]
     column = {name: c for c, name in enumerate(data.class_names)}
     weights = np.zeros(data.labels.shape)
     for row, file in enumerate(data.images):
@@ -44,7 +46,9 @@ def weigh_boxes(data: Dataset, boxes: dict[str, list[tuple]], kind: str) -> np.n
     return weights
 
 
-def box_weights(name: str, data: Dataset, kind: str, root: str | Path | None = None) -> np.ndarray:
+def weigh_benchmark_by_boxes(
+    name: str, data: Dataset, kind: str, root: str | Path | None = None
+) -> np.ndarray:
     """Weigh a benchmark's labels by its official boxes.
 
     Args:
@@ -59,7 +63,7 @@ def box_weights(name: str, data: Dataset, kind: str, root: str | Path | None = N
     Raises:
         SpmlError: If the data set has no boxes, or its annotations are missing.
     """
-    with_boxes = [benchmark for benchmark in BENCHMARKS if find(benchmark).boxes]
+    with_boxes = [benchmark for benchmark in BENCHMARKS if find_benchmark(benchmark).boxes]
     if name not in with_boxes:
         raise SpmlError(
             f'labels: single-{kind} needs boxes, and {name!r} has none; allowed: '
@@ -78,4 +82,4 @@ def box_weights(name: str, data: Dataset, kind: str, root: str | Path | None = N
 
 @lru_cache(maxsize=2)
 def _boxes(name: str, folder: Path) -> dict:
-    return find(name).boxes(folder)
+    return find_benchmark(name).boxes(folder)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing, label_matrix
-from .registry import find_in_benchmark, read_annotation_json, reading, register
+from .registry import find_in_benchmark, read_annotation_json, reading, register_reader
 
 
 def _without_polygon(entry):
@@ -72,4 +72,4 @@ def _boxes(content):
     return boxes
 
 
-register('coco14', _read_coco14, boxes=_read_boxes)
+register_reader('coco14', _read_coco14, boxes=_read_boxes)

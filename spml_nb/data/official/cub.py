@@ -6,7 +6,7 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing
-from .registry import find_in_benchmark, read_listing_lines, reading, register
+from .registry import find_in_benchmark, read_listing_lines, reading, register_reader
 
 
 def _integers(file, *columns):
@@ -61,4 +61,4 @@ def read_cub(folder: Path) -> Listing:
     )
 
 
-register('cub', read_cub)
+register_reader('cub', read_cub)

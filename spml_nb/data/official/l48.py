@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ...base.errors import SpmlError, one_of
+from ...base.errors import SpmlError, require_one_of
 from ..dataset import Dataset, join_items
 from ..folder import Listing
 from ..labels import RECORDING_SETTINGS
@@ -16,7 +16,7 @@ from .registry import (
     get_fields,
     read_annotation_json,
     reading,
-    register,
+    register_reader,
 )
 
 # field of a recording with the species that may occur; all others are absent
@@ -85,7 +85,7 @@ def _read_l48(folder: Path) -> Listing:
         for value, names in zip((1, 0), codes, strict=True):
             row[[column[name] for name in names]] = value
         [part] = _get_recording_fields(recordings, number, base, 'split')
-        one_of(part, ('train', 'test'), f'split of recording {number} in assets.json')
+        require_one_of(part, ('train', 'test'), f'split of recording {number} in assets.json')
         images.append((base / image).relative_to(folder).as_posix())
         split.append('val' if part == 'train' and number in validation else part)
         groups.append(str(number))
@@ -116,7 +116,7 @@ def observe_recordings(
     Source:
         Sun, Maji and Van Horn 2025.
     """
-    one_of(setting, RECORDING_SETTINGS, 'setting')
+    require_one_of(setting, RECORDING_SETTINGS, 'setting')
     if name != 'l48':
         raise SpmlError(
             f'labels: {setting} needs recordings with a target species, and {name!r} has none; '
@@ -138,4 +138,4 @@ def observe_recordings(
     return z
 
 
-register('l48', _read_l48)
+register_reader('l48', _read_l48)

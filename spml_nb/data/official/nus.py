@@ -6,7 +6,7 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing
-from .registry import find_in_benchmark, read_listing_lines, reading, register
+from .registry import find_in_benchmark, read_listing_lines, reading, register_reader
 
 
 def _zeros_and_ones(file, n):
@@ -57,6 +57,6 @@ def _read_nus(folder: Path) -> Listing:
     return Listing(images, np.concatenate(matrices).astype(np.int8), concepts, split)
 
 
-register('nus', _read_nus)  # Cole et al. 2021
-register('nus-official', _read_nus)  # Chua et al. 2009
-register('nus-labelled', _read_nus)  # Ben-Baruch et al. 2021
+register_reader('nus', _read_nus)  # Cole et al. 2021
+register_reader('nus-official', _read_nus)  # Chua et al. 2009
+register_reader('nus-labelled', _read_nus)  # Ben-Baruch et al. 2021

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from ...base import settings
-from ...base.errors import SpmlError, one_of
+from ...base.errors import SpmlError, require_one_of
 from ...base.files import hold_lock, write_atomically
 from .. import fetch
 from ..dataset import Dataset, join_items
@@ -31,7 +31,7 @@ from ..folder import (
     first_existing_folder,
     read_folder,
 )
-from .shrink import Small, shrink
+from .shrink import Small, shrink_images
 
 _PUBLISHED = tomllib.loads(
     (files('spml_nb') / 'assets' / 'benchmarks.toml').read_text(encoding='utf-8')
@@ -119,14 +119,14 @@ class Benchmark:
 REGISTRY: dict[str, Benchmark] = {}
 
 
-def register(name: str, read: Callable[[Path], Listing], boxes: Callable | None = None):
+def register_reader(name: str, read: Callable[[Path], Listing], boxes: Callable | None = None):
     """Register the reader of a benchmark.
 
     Args:
         name: A key of assets/benchmarks.toml.
         read, boxes: As in `Benchmark`.
     """
-    entry = _PUBLISHED[one_of(name, BENCHMARKS, 'benchmark')]
+    entry = _PUBLISHED[require_one_of(name, BENCHMARKS, 'benchmark')]
     fields = _PUBLISHED.get(entry.get('like'), {}) | entry
     fields['archives'] = tuple(Archive(**archive) for archive in fields['archives'])
     if 'small' in fields:
@@ -136,18 +136,18 @@ def register(name: str, read: Callable[[Path], Listing], boxes: Callable | None 
     REGISTRY[name] = Benchmark(name, read, boxes=boxes, **fields)
 
 
-def names() -> list[str]:
+def benchmark_names() -> list[str]:
     "List all benchmarks that can be prepared."
     return list(BENCHMARKS)
 
 
-def find(name: str) -> Benchmark:
+def find_benchmark(name: str) -> Benchmark:
     """Find a benchmark by name, importing the modules that register readers.
 
     Raises:
         SpmlError: For an unknown name.
     """
-    one_of(name, BENCHMARKS, 'benchmark', '`spml data` lists them.')
+    require_one_of(name, BENCHMARKS, 'benchmark', '`spml data` lists them.')
     package = importlib.import_module('spml_nb.data.official')
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f'{package.__name__}.{module.name}')
@@ -300,7 +300,7 @@ def _make_images(benchmark, listing, images, tell):
     doing = 'making small' if benchmark.small else 'decoding'
     tell(f'{benchmark.name}: {doing} {len(listing.images):,} images')
     if benchmark.small:
-        shrink(listing, images, benchmark.small)
+        shrink_images(listing, images, benchmark.small)
     photos = [images / name for name in listing.images]
     with ThreadPoolExecutor() as pool:
         faults = list(filter(None, pool.map(_find_fault, photos)))
@@ -359,7 +359,7 @@ def _load_matrix(file):
         ) from error
 
 
-def table(name: str, folder: Path, validation: str | None = None) -> Dataset:
+def load_benchmark(name: str, folder: Path, validation: str | None = None) -> Dataset:
     """Read the table of a benchmark that has been prepared.
 
     Args:
@@ -378,7 +378,7 @@ def table(name: str, folder: Path, validation: str | None = None) -> Dataset:
             f'data set {name!r} ({BENCHMARKS[name]}) is not ready; `spml data {name}` prepares it: '
         )
         data = read_folder(folder, name, expected, by_row=True)
-    validation = validation or fetch.read_download_note(folder / 'ready.json').get('validation')
+    validation = validation or fetch.read_json_note(folder / 'ready.json').get('validation')
     if validation == 'none':
         data = replace(data, split=np.where(data.split == 'val', 'train', data.split))
     return _keep_scored(data) if name in _SCORED_IF_COMPLETE else data
@@ -423,12 +423,12 @@ def _same_table(file, listing):
 def benchmark_folder(name: str, root: Path | None = None) -> Path:
     "The folder of a benchmark, which may not exist, below `root` or the setting `data`."
     if root is None:
-        return settings.path('data') / name
+        return settings.get_folder('data') / name
     return first_existing_folder(candidate_folders(root)) / name
 
 
 def _as_benchmark(name):
-    return name if isinstance(name, Benchmark) else find(name)
+    return name if isinstance(name, Benchmark) else find_benchmark(name)
 
 
 def _is_unpacked(archive, base):
@@ -448,11 +448,11 @@ def _missing_archives(benchmark, folder):
     ]
 
 
-def check(name: str | Benchmark, root: Path | None = None) -> list[str]:
+def list_missing_files(name: str | Benchmark, root: Path | None = None) -> list[str]:
     """List what a benchmark lacks to be ready.
 
     Args:
-        name: One of `names()`, or a Benchmark.
+        name: One of `benchmark_names()`, or a Benchmark.
         root: Folder of the benchmarks; by default the setting `data`.
 
     Returns:
@@ -460,7 +460,7 @@ def check(name: str | Benchmark, root: Path | None = None) -> list[str]:
     """
     benchmark = _as_benchmark(name)
     folder = benchmark_folder(benchmark.name, root)
-    ready = fetch.read_download_note(folder / 'ready.json')
+    ready = fetch.read_json_note(folder / 'ready.json')
     missing = []
     if not (ready and benchmark.small):
         archives = _missing_archives(benchmark, folder)
@@ -470,7 +470,7 @@ def check(name: str | Benchmark, root: Path | None = None) -> list[str]:
     if missing:
         return missing
     try:
-        fingerprint = table(benchmark.name, folder).fingerprint
+        fingerprint = load_benchmark(benchmark.name, folder).fingerprint
     except SpmlError as error:
         return [str(error)]
     if fingerprint == ready.get('fingerprint'):
@@ -571,7 +571,7 @@ def _addresses_on_disk(archive, folder):
     ]
 
 
-def prepare(
+def prepare_benchmark(
     name: str | Benchmark, root: Path | None = None, mirror: str | None = None, tell=print
 ) -> Path:
     """Prepare a benchmark for `spml_nb.data.load`.
@@ -579,7 +579,7 @@ def prepare(
     Steps that were completed before are skipped. ready.json is written last.
 
     Args:
-        name: One of `names()`, or a Benchmark.
+        name: One of `benchmark_names()`, or a Benchmark.
         root: Folder of the benchmarks; by default the setting `data`.
         mirror: As in `fetch.list_addresses`.
         tell: Called with lines of progress.
@@ -593,7 +593,7 @@ def prepare(
     benchmark = _as_benchmark(name)
     folder = benchmark_folder(benchmark.name, root)
     with hold_lock(folder, tell):
-        if not check(benchmark, folder.parent):
+        if not list_missing_files(benchmark, folder.parent):
             tell(f'{benchmark.name} is ready: {folder}')
             return folder
         _check_before_download(benchmark, folder, tell)
@@ -608,7 +608,7 @@ def prepare(
         if listing.groups is not None:
             groups = pd.DataFrame({'image': listing.images, 'group': listing.groups})
             write_atomically(folder / 'groups.csv', groups.to_csv(index=False))
-        data = table(benchmark.name, folder, benchmark.validation)
+        data = load_benchmark(benchmark.name, folder, benchmark.validation)
         _mark_as_ready(benchmark, folder, listing, data)
         if benchmark.small:
             shutil.rmtree(base)
@@ -620,7 +620,7 @@ def _mark_as_ready(benchmark, folder, listing, data):
     base = benchmark.unpacked(folder)
     archives = {}
     for archive in benchmark.archives:
-        mark = fetch.read_download_note(base / archive.subfolder / fetch.UNPACKED_MARK)
+        mark = fetch.read_json_note(base / archive.subfolder / fetch.UNPACKED_MARK)
         archives[archive.file] = mark.get('sha256')
     note = {
         'name': benchmark.name,
@@ -633,10 +633,10 @@ def _mark_as_ready(benchmark, folder, listing, data):
     write_atomically(folder / 'ready.json', json.dumps(note, indent=1))
 
 
-def overview(root: Path | None = None) -> str:
+def describe_benchmarks(root: Path | None = None) -> str:
     "Make a table of all benchmarks: name, title, size of the download, and state."
     rows = []
-    for benchmark in map(find, BENCHMARKS):
+    for benchmark in map(find_benchmark, BENCHMARKS):
         size = sum(archive.bytes or 0 for archive in benchmark.archives)
         sources = [fetch.format_bytes(size)] if size else []
         if any(not archive.urls and not archive.optional for archive in benchmark.archives):

@@ -35,7 +35,7 @@ class Small:
         return round(factor * width), round(factor * height)
 
 
-def shrink(listing: Listing, folder: Path, small: Small):
+def shrink_images(listing: Listing, folder: Path, small: Small):
     """Write the images of a listing as JPEGs, cropped and reduced from their originals.
 
     Args:

@@ -13,7 +13,7 @@ from ...base.errors import SpmlError
 from .. import fetch
 from ..dataset import join_items
 from ..folder import Listing
-from .registry import find_in_benchmark, read_listing_lines, read_matlab, reading, register
+from .registry import find_in_benchmark, read_listing_lines, read_matlab, reading, register_reader
 
 
 def _torchvision():
@@ -287,13 +287,13 @@ def _read_sun(folder: Path) -> Listing:
     return _single(rows, lists, class_names)
 
 
-register('imagenet', _read_imagenet)
-register('aircraft', _read_aircraft)
-register('caltech101', _read_caltech101)
-register('cars', _read_cars)
-register('cub-species', _read_cub_species)
-register('dtd', _read_dtd)
-register('flowers', _read_flowers)
-register('food101', _read_food101)
-register('pets', _read_pets)
-register('sun', _read_sun)
+register_reader('imagenet', _read_imagenet)
+register_reader('aircraft', _read_aircraft)
+register_reader('caltech101', _read_caltech101)
+register_reader('cars', _read_cars)
+register_reader('cub-species', _read_cub_species)
+register_reader('dtd', _read_dtd)
+register_reader('flowers', _read_flowers)
+register_reader('food101', _read_food101)
+register_reader('pets', _read_pets)
+register_reader('sun', _read_sun)

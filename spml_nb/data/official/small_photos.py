@@ -13,7 +13,7 @@ from ...base.errors import SpmlError
 from ..dataset import join_items
 from ..folder import Listing, label_matrix
 from .cub import read_cub
-from .registry import find_in_benchmark, read_listing_lines, read_matlab, reading, register
+from .registry import find_in_benchmark, read_listing_lines, read_matlab, reading, register_reader
 
 _ASSETS = files('spml_nb') / 'assets'
 _SHIPPED = _ASSETS / 'voc12_animals.csv.xz'
@@ -247,12 +247,12 @@ def _read_ccp(folder: Path) -> Listing:
     return Listing([photo.relative_to(folder).as_posix() for photo in photos], labels, classes)
 
 
-register('voc12_animals', _read_voc12_animals)
-register('cub_crops', _read_cub_crops)
-register('coco18', _read_coco18)
-register('mirflickr14', _read_mirflickr14)
-register('coco18_30k', partial(_read_coco18, count=None))
-register('mirflickr14_10k', partial(_read_mirflickr14, count=None))
-register('corel5k', _read_corel5k)
-register('corel5k_themes', _read_corel5k_themes)
-register('ccp', _read_ccp)
+register_reader('voc12_animals', _read_voc12_animals)
+register_reader('cub_crops', _read_cub_crops)
+register_reader('coco18', _read_coco18)
+register_reader('mirflickr14', _read_mirflickr14)
+register_reader('coco18_30k', partial(_read_coco18, count=None))
+register_reader('mirflickr14_10k', partial(_read_mirflickr14, count=None))
+register_reader('corel5k', _read_corel5k)
+register_reader('corel5k_themes', _read_corel5k_themes)
+register_reader('ccp', _read_ccp)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing
-from .registry import find_in_benchmark, read_listing_lines, reading, register
+from .registry import find_in_benchmark, read_listing_lines, reading, register_reader
 
 VOC_CLASSES = (
     'aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike '
@@ -87,5 +87,5 @@ def _objects(tree):
 _read_voc12 = partial(_read_voc, year=2012, train=('trainval', 'train'), test=('trainval', 'val'))
 # Two-way, section 4
 _read_voc07 = partial(_read_voc, year=2007, train=('trainval', 'trainval'), test=('test', 'test'))
-register('voc12', _read_voc12, boxes=_read_boxes)
-register('voc07', _read_voc07, boxes=_read_boxes)
+register_reader('voc12', _read_voc12, boxes=_read_boxes)
+register_reader('voc07', _read_voc07, boxes=_read_boxes)

@@ -10,7 +10,7 @@ import pandas as pd
 from ...runs.config import Config
 from ...statistics import format_number, format_signed, pool_effects
 from .. import published
-from ..arms import (
+from ..ablation_arms import (
     Ablation,
     Arm,
     arm_configs,
@@ -21,7 +21,7 @@ from ..arms import (
     printed_arm_cell,
     read_ablations,
 )
-from ..rendering import render_template
+from ..templates import render_template
 from .core import Experiment, choose_sets, format_csv, make_staged_sweep
 from .scores import measure_gains_over, write_outputs
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from .. import site
+from .. import index_page
 from spml_nb.replication.experiments.core import (
     Experiment,
     format_csv,
@@ -27,10 +27,10 @@ from spml_nb.replication.experiments.scores import (
     measure_gains_over,
     write_outputs,
 )
-from ..rendering import render_template
+from ..templates import render_template
 from ...runs.config import Config
 from ...statistics import seed_draws, seed_interval
-from ...sweeps.search import Row, candidates, finals
+from ...sweeps.search import Row, final_configs, search_configs
 
 # %% ../../../nbs/replication/experiments/biased.ipynb #693c1f6e
 SUITE = 'photos'
@@ -50,7 +50,7 @@ def plan_biased_runs(record: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.D
     """The final runs whose settings are chosen.
 
     Args:
-        record: finished runs, as from `sweeps.finished` or `tables.record`.
+        record: finished runs, as from `sweeps.load_finished_runs` or `tables.read_recorded_runs`.
         datasets: of the suite `photos`; none: `DATASETS`.
 
     Returns:
@@ -63,7 +63,7 @@ def plan_biased_runs(record: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.D
     configs = {
         _Place(dataset, labels, loss): [
             config.changed(labels=labels)
-            for config in finals(Row(loss), SUITE, dataset, record, SEEDS)
+            for config in final_configs(Row(loss), SUITE, dataset, record, SEEDS)
         ]
         for dataset in datasets or DATASETS
         for labels in LABELS
@@ -77,7 +77,7 @@ def _list_trials(datasets: Iterable[str]) -> list[Config]:
         config
         for dataset in datasets or DATASETS
         for loss in METHODS
-        for config in candidates(Row(loss), SUITE, dataset)
+        for config in search_configs(Row(loss), SUITE, dataset)
     ]
 
 
@@ -173,7 +173,7 @@ def format_biased(scored: pd.DataFrame) -> str:
     }
     return render_template(
         'biased.md',
-        protocol=site.describe_protocol(SUITE, DATASETS, len(SEEDS)),
+        protocol=index_page.describe_protocol(SUITE, DATASETS, len(SEEDS)),
         even=LABELS[0],
         orders=orders,
         summaries=dict(list(orders.groupby('labels', sort=False))),
@@ -197,7 +197,7 @@ def write_biased(record: pd.DataFrame) -> list[Path]:
     labels is done.
 
     Args:
-        record: finished runs, as from `tables.record`.
+        record: finished runs, as from `tables.read_recorded_runs`.
 
     Returns:
         The files that changed.

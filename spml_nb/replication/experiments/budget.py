@@ -14,11 +14,11 @@ import numpy as np
 import pandas as pd
 
 from ... import drawing
-from ...statistics import MARGIN, Effect, Scores, pool_effects
+from ...statistics import EQUIVALENCE_MARGIN, Effect, Scores, pool_effects
 from ...sweeps import search
 from ...sweeps.search import SEARCH_SEED, SUITES, Row
-from .. import gains, site
-from ..rendering import render_template
+from .. import gains, index_page
+from ..templates import render_template
 from .core import Experiment, format_csv, make_staged_sweep
 from .scores import measure_gains_over, write_outputs
 
@@ -45,7 +45,7 @@ ROWS = [
     )
 ]
 # points of mAP: a method to which a search adds no more needs none
-NEGLIGIBLE_GAIN = MARGIN
+NEGLIGIBLE_GAIN = EQUIVALENCE_MARGIN
 
 
 def plan_budget_runs(datasets: Iterable[str] = ()) -> pd.DataFrame:
@@ -63,7 +63,7 @@ def plan_budget_runs(datasets: Iterable[str] = ()) -> pd.DataFrame:
             (dataset, row.loss, row.head, seed, draw, config.changed(seed=seed, label_seed=seed))
             for dataset in datasets or SUITES[SUITE]['datasets']
             for row in ROWS
-            for draw, config in enumerate(search.candidates(row, SUITE, dataset))
+            for draw, config in enumerate(search.search_configs(row, SUITE, dataset))
             for seed in SEEDS
         ],
         columns=['dataset', 'loss', 'head', 'seed', 'draw', 'config'],
@@ -114,7 +114,7 @@ def gains_by_budget(record: pd.DataFrame) -> pd.DataFrame:
     """What each method gains over plain AN if both may try as many settings.
 
     Args:
-        record: as from `tables.record`.
+        record: as from `tables.read_recorded_runs`.
 
     Returns:
         DataFrame as from `gains.gains_over_baselines`, one row per `Place`; the seeds are those of
@@ -216,7 +216,7 @@ def write_budgets(record: pd.DataFrame) -> list[Path]:
     """Write `budget.csv`, `budget.md` and `budget.svg` in the setting `outputs`.
 
     Args:
-        record: as from `tables.record`.
+        record: as from `tables.read_recorded_runs`.
 
     Returns:
         The files that changed.
@@ -229,7 +229,7 @@ def write_budgets(record: pd.DataFrame) -> list[Path]:
     columns = [*Place._fields, 'level', 'n', 'gain', 'gain_half']
     page = render_template(
         'budget.md',
-        protocol=site.describe_protocol(SUITE, seeds=int(averaged.seeds.min())),
+        protocol=index_page.describe_protocol(SUITE, seeds=int(averaged.seeds.min())),
         rows=shown.to_dict('records'),
         sets=int(averaged.sets.max()),
         seeds=int(averaged.seeds.min()),

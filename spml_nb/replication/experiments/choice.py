@@ -7,8 +7,8 @@ import pandas as pd
 
 from ...runs.config import Config
 from ...statistics import Scores, format_signed, pool_effects
-from ...sweeps.search import Row, candidates, final_seeds, look_up_scores, rank_configs
-from ..rendering import render_template
+from ...sweeps.search import Row, final_seeds, look_up_scores, rank_configs, search_configs
+from ..templates import render_template
 from .core import Experiment, choose_sets, make_staged_sweep
 from .scores import measure_gains_over
 
@@ -29,7 +29,7 @@ def plan_rate_runs(record: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.Dat
     """The final runs with the best rates of each search that has all its runs.
 
     Args:
-        record: finished runs, as from `sweeps.finished` or `tables.record`.
+        record: finished runs, as from `sweeps.load_finished_runs` or `tables.read_recorded_runs`.
         datasets: some of those of `SEARCHES`; none: all of them.
 
     Returns:
@@ -50,7 +50,7 @@ def plan_rate_runs(record: pd.DataFrame, datasets: Iterable[str] = ()) -> pd.Dat
         }
         for suite, row, dataset in _searches(datasets)
         for place, config in enumerate(
-            rank_configs(candidates(row, suite, dataset), record)[:RATES_TRIED], 1
+            rank_configs(search_configs(row, suite, dataset), record)[:RATES_TRIED], 1
         )
         for seed in final_seeds(row, suite)
     ]
@@ -74,7 +74,7 @@ def _tried(datasets: Iterable[str]) -> list[Config]:
     return [
         config
         for suite, row, dataset in _searches(datasets)
-        for config in candidates(row, suite, dataset)
+        for config in search_configs(row, suite, dataset)
     ]
 
 

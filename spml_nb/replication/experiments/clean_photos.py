@@ -18,9 +18,9 @@ import pandas as pd
 from ...runs.config import Config
 from ...statistics import Effect, Scores, pool_effects
 from ...sweeps.boards import board_rows
-from ...sweeps.search import SUITES, Row, candidates, choose_config, finals
-from .. import gains, site
-from ..rendering import render_template
+from ...sweeps.search import SUITES, Row, choose_config, final_configs, search_configs
+from .. import gains, index_page
+from ..templates import render_template
 from . import scores
 from .core import Experiment, format_csv, make_staged_sweep, tabulate_runs
 from .scores import format_effects, measure_gains_over, write_outputs
@@ -68,7 +68,7 @@ def plan_search(use: Use, row: Row, dataset: str) -> list[Config]:
     """
     return [
         config.changed(trained_validation=TRAINED_VALIDATION.get(use, ''))
-        for config in candidates(row, SUITE, dataset)
+        for config in search_configs(row, SUITE, dataset)
     ]
 
 
@@ -77,10 +77,10 @@ def plan_finals(use: Use, row: Row, dataset: str, record: pd.DataFrame) -> list[
 
     Args:
         use, row, dataset: as in `plan_search`.
-        record: finished runs, as from `sweeps.finished` or `tables.record`.
+        record: finished runs, as from `sweeps.load_finished_runs` or `tables.read_recorded_runs`.
     """
     if use not in TRAINED_VALIDATION:
-        return finals(row, SUITE, dataset, record, SEEDS)
+        return final_configs(row, SUITE, dataset, record, SEEDS)
     best = choose_config(plan_search(use, row, dataset), record)
     return [best.changed(seed=seed, label_seed=seed) for seed in SEEDS] if best else []
 
@@ -187,7 +187,7 @@ def average_uses(record: pd.DataFrame) -> dict[str, UsesOfPhotos]:
     """The uses of fully labelled photos by each of `METHODS` but AN.
 
     Args:
-        record: as from `tables.record`.
+        record: as from `tables.read_recorded_runs`.
 
     Returns:
         {method: UsesOfPhotos}, empty while one of them lacks a set.
@@ -219,7 +219,7 @@ def write_clean_photos(record: pd.DataFrame) -> list[Path]:
     validation photos were trained on.
 
     Args:
-        record: as from `tables.record`.
+        record: as from `tables.read_recorded_runs`.
 
     Returns:
         The files that changed.
@@ -232,7 +232,7 @@ def write_clean_photos(record: pd.DataFrame) -> list[Path]:
     columns = [*Place._fields, 'baseline', 'level', 'level_half', 'n', 'gain', 'gain_half']
     page = render_template(
         'clean_photos.md',
-        protocol=site.describe_protocol(
+        protocol=index_page.describe_protocol(
             SUITE, [name for name in DATASETS if name in done], len(SEEDS)
         ),
         tables={

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ...base import settings
-from ...base.errors import one_of
+from ...base.errors import require_one_of
 from ...base.files import write_arrays, write_atomically
 from ...runs.config import Config
 from ...sweeps import queue
@@ -28,8 +28,8 @@ class Experiment:
     Attributes:
         sweep: trains the missing runs. Takes names of sets of photos (none: all of them) and
             dry_run, tell, engine, address and jobs, as in `sweeps.run_stages`; returns its table.
-        write: writes the pages from the record (as from `tables.record`) and all gains (as from
-            `gains.gains_of_suites`); returns the files that changed.
+        write: writes the pages from the record (as from `tables.read_recorded_runs`) and all gains
+            (as from `gains.gains_of_suites`); returns the files that changed.
     """
 
     sweep: Callable[..., pd.DataFrame]
@@ -48,7 +48,7 @@ def choose_sets(datasets: Iterable[str], every: Iterable[str]) -> list[str]:
     Raises:
         SpmlError: for another set.
     """
-    return [one_of(name, every, 'set of photos') for name in datasets] or list(every)
+    return [require_one_of(name, every, 'set of photos') for name in datasets] or list(every)
 
 
 def plan_chosen_runs(
@@ -58,7 +58,7 @@ def plan_chosen_runs(
 
     Args:
         searches: the runs that are tried at each place.
-        record: finished runs, as from `sweeps.finished` or `tables.record`.
+        record: finished runs, as from `sweeps.load_finished_runs` or `tables.read_recorded_runs`.
         seeds: of observed labels and training.
 
     Returns:
@@ -106,7 +106,7 @@ def make_staged_sweep(
 
     Args:
         search: gives the runs that are tried on sets of photos.
-        final: gives the runs that finished ones (as from `sweeps.finished`) choose.
+        final: gives the runs that finished ones (as from `sweeps.load_finished_runs`) choose.
     """
 
     def sweep(datasets: Iterable[str] = (), **launch) -> pd.DataFrame:
@@ -160,7 +160,7 @@ class Measurements:
 
     def read(self) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
         """The table and {set of photos: array}, both empty if nothing is measured yet."""
-        folder = settings.path('outputs')
+        folder = settings.get_folder('outputs')
         if not (folder / f'{self.name}.csv').is_file():
             return pd.DataFrame(columns=self.text), {}
         table = pd.read_csv(folder / f'{self.name}.csv', dtype=dict.fromkeys(self.text, str))
@@ -170,7 +170,7 @@ class Measurements:
         """Append what was measured on further sets of photos."""
         table, earlier = self.read()
         table = pd.concat([table, lines], ignore_index=True) if len(table) else lines
-        folder = settings.path('outputs')
+        folder = settings.get_folder('outputs')
         write_arrays(folder / f'{self.name}.npz', earlier | arrays)
         write_atomically(folder / f'{self.name}.csv', format_csv(table))
 
@@ -214,12 +214,12 @@ def make_measuring_sweep(
         Raises:
             SpmlError: for another set of photos or engine, and as `plan`.
         """
-        queue.check_launch(one_of(engine, ('local',), 'engine'), address, jobs)
+        queue.check_launch(require_one_of(engine, ('local',), 'engine'), address, jobs)
         names = choose_sets(datasets, every)
         measured = set(measurements.read()[0].dataset)
         missing = {name: plan(name) for name in names if name not in measured}
         runs = _join(missing)
-        table = queue.plan_runs(runs, queue.finished()).assign(state='missing')
+        table = queue.plan_runs(runs, queue.load_finished_runs()).assign(state='missing')
         line = f'{len(runs)} runs of {len(missing)} of {len(names)} sets of photos are missing.'
         if missing:
             line += f' One after another: {queue.describe_length(table)}.'

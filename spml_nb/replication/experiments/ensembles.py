@@ -17,9 +17,9 @@ from scipy.special import expit
 from ...runs.config import Config
 from ...statistics import Effect, estimate_effect, image_draws, pool_effects, resampled_map
 from ...training.task import make_task
-from .. import site
-from ..board import describe_method
-from ..rendering import render_template
+from .. import index_page
+from ..board_summary import describe_method
+from ..templates import render_template
 from .clean_photos import METHODS
 from .core import Experiment, Measurements, make_measuring_sweep
 from .scores import list_cells, write_outputs
@@ -189,7 +189,7 @@ def write_ensembles() -> list[Path]:
     done = [name for name in DATASETS if name in images]
     page = render_template(
         'ensembles.md',
-        protocol=site.describe_protocol(SUITE, done, len(DRAWS)),
+        protocol=index_page.describe_protocol(SUITE, done, len(DRAWS)),
         further=FURTHER,
         copies=COPIES,
         sets=len(done),

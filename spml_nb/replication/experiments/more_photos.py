@@ -14,12 +14,19 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ... import drawing
-from ...methods.core import find
+from ...methods.core import find_method
 from ...runs.config import Config
-from ...statistics import Effect, Scores, estimate_effect, image_error, image_sd, pool_effects
-from ...sweeps.search import Row, candidates
-from .. import board, gains, site
-from ..rendering import render_template
+from ...statistics import (
+    Effect,
+    Scores,
+    default_image_error,
+    estimate_effect,
+    image_error,
+    pool_effects,
+)
+from ...sweeps.search import Row, search_configs
+from .. import board_summary, gains, index_page
+from ..templates import render_template
 from .core import Experiment, format_csv, make_chosen_sweep, plan_chosen_runs, tabulate_runs
 from .scores import collect_scores, format_effects, measure_gains_over, write_outputs
 
@@ -42,7 +49,7 @@ METHODS = (
 )
 
 
-def sizes(dataset: str) -> list[int]:
+def list_photo_counts(dataset: str) -> list[int]:
     """Ascending numbers of training photos, each half the next, the last one all of them."""
     numbers = [TRAINING[dataset]]
     while numbers[0] // 2 >= FEWEST:
@@ -65,10 +72,10 @@ def plan_searches(datasets: Iterable[str] = ()) -> dict[Place, list[Config]]:
     return {
         Place(dataset, n, row.loss, row.head, row.labels): [
             config.changed(dataset=dataset, train_images=n % TRAINING[dataset])  # 0: all
-            for config in candidates(row, SUITE, DATASETS[dataset])
+            for config in search_configs(row, SUITE, DATASETS[dataset])
         ]
         for dataset in datasets or DATASETS
-        for n in sizes(dataset)
+        for n in list_photo_counts(dataset)
         for row in METHODS
     }
 
@@ -77,7 +84,7 @@ def plan_finals(record: pd.DataFrame, datasets: Iterable[str] = ()) -> dict[Plac
     """The final runs whose settings are chosen.
 
     Args:
-        record: finished runs, as from `sweeps.finished` or `tables.record`.
+        record: finished runs, as from `sweeps.load_finished_runs` or `tables.read_recorded_runs`.
         datasets: some of `DATASETS`; none: all of them.
     """
     return plan_chosen_runs(plan_searches(datasets), record, SEEDS)
@@ -142,7 +149,7 @@ def _slope(photos: np.ndarray, scores: list[Scores], bases: list[Scores], datase
         [(a.by_seed - b.by_seed).to_numpy() for a, b in zip(scores, bases, strict=True)]
     )
     names = [of_method.resampled for of_method in (*scores, *bases)]
-    images = image_error(names, [*weights, *-weights], image_sd(dataset))
+    images = image_error(names, [*weights, *-weights], default_image_error(dataset))
     return estimate_effect(weights @ differences, None, images)
 
 
@@ -164,7 +171,7 @@ def compare_sizes(measured: pd.DataFrame, rows: Iterable[Row]) -> dict[str, Any]
     of_plain = measured[(measured.baseline == gains.PLAIN_HEAD) & measured.gain.notna()]
     effects = of_plain.set_index([*Place._fields]).effect
     for dataset in DATASETS:
-        few, _, some, *_, many = sizes(dataset)
+        few, _, some, *_, many = list_photo_counts(dataset)
         if {few, some, many} <= set(of_plain.photos[of_plain.dataset == dataset]):
             return {
                 'dataset': dataset,
@@ -201,10 +208,10 @@ def _tabulate_gains(measured: pd.DataFrame, dataset: str) -> list[list[str]]:
 
 def name_method(row: Row) -> str:
     """The name of a row of a search on pages."""
-    name = board.describe_method(row.loss)['name']
+    name = board_summary.describe_method(row.loss)['name']
     if row.labels == 'full':
         return f'{name}, all labels'
-    return name if row.head == find(row.loss).head else f'{name}, {row.head} head'
+    return name if row.head == find_method(row.loss).head else f'{name}, {row.head} head'
 
 
 def draw_gains(measured: pd.DataFrame) -> Figure:
@@ -231,7 +238,7 @@ def draw_gains(measured: pd.DataFrame) -> Figure:
             )
         ax.axhline(0, color='#999999', linewidth=0.8)
         ax.set_xscale('log', base=2)
-        ticks = sizes(dataset)
+        ticks = list_photo_counts(dataset)
         ax.set_xticks(ticks, [f'{n:,}' for n in ticks], rotation=45)
         ax.minorticks_off()
         ax.set_title(dataset)
@@ -246,7 +253,7 @@ def write_more_photos(record: pd.DataFrame) -> list[Path]:
     there is a gain.
 
     Args:
-        record: as from `tables.record`.
+        record: as from `tables.read_recorded_runs`.
 
     Returns:
         The files that changed.
@@ -261,15 +268,17 @@ def write_more_photos(record: pd.DataFrame) -> list[Path]:
     same_head = change_per_doubling(measured, gains.SAME_HEAD)
     page = render_template(
         'more_photos.md',
-        protocol=site.describe_protocol(SUITE, sets, len(SEEDS)),
+        protocol=index_page.describe_protocol(SUITE, sets, len(SEEDS)),
         tables={name: _tabulate_gains(measured, name) for name in sets},
         slope_sets=list(dict.fromkeys(slopes.dataset)),
         slopes=_tabulate_slopes(slopes, sets),
         same_head=_tabulate_slopes(same_head, sets),
         **_directions(slopes),
         late=measured.groupby('photos').late.mean(),
-        missing={name: done for name, done in trained.items() if done < len(sizes(name))},
-        planned={name: len(sizes(name)) for name in DATASETS},
+        missing={
+            name: done for name, done in trained.items() if done < len(list_photo_counts(name))
+        },
+        planned={name: len(list_photo_counts(name)) for name in DATASETS},
     )
     return write_outputs(
         {

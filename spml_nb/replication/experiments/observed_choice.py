@@ -7,7 +7,7 @@ __all__ = ['RULES', 'CHOSEN_RULE', 'NEGATIVE_RULES', 'RECALLS', 'SAMPLES', 'REPE
            'METHODS', 'DATASETS', 'SEEDS', 'SUITE', 'PATIENCE', 'EVEN', 'SALIENT', 'LABELS', 'LABELS_DATASETS',
            'LABELS_METHODS', 'LABELS_DRAWS', 'LABELS_SEEDS', 'KEYS', 'FILE', 'FILE_PHOTOS', 'FILE_LABELS',
            'COMPARED_RULES', 'score_rules', 'choose_thresholds', 'score_thresholds', 'measure_photo_choice',
-           'read_trials', 'count_choice_losses', 'average_choice_losses', 'join_label_trials', 'count_label_losses',
+           'read_trials', 'measure_choice_losses', 'average_choice_losses', 'join_label_trials', 'count_label_losses',
            'average_over_sets', 'compare_label_rules', 'compare_with_even_draw', 'average_thresholds',
            'count_named_labels', 'average_photo_choice']
 
@@ -239,13 +239,13 @@ def read_trials(name: str = FILE) -> pd.DataFrame:
         `observed_choice_trials.run_trial`, of photos as from `measure_photo_choice` with dataset
         and seed.
     """
-    file = settings.path('outputs') / name
+    file = settings.get_folder('outputs') / name
     if not file.is_file():
         return pd.DataFrame(columns=[*KEYS, 'seconds'])
     return pd.read_csv(file, dtype={'dataset': str, 'loss': str})
 
 # %% ../../../nbs/replication/experiments/observed_choice.ipynb #8b02b520
-def count_choice_losses(trials: pd.DataFrame) -> pd.DataFrame:
+def measure_choice_losses(trials: pd.DataFrame) -> pd.DataFrame:
     """What each rule loses on each set of photos with each seed.
 
     Args:
@@ -291,7 +291,7 @@ def average_choice_losses(losses: pd.DataFrame, column: str) -> pd.DataFrame:
     """The losses by rule and set of photos.
 
     Args:
-        losses: as from `count_choice_losses`.
+        losses: as from `measure_choice_losses`.
         column: 'within', 'pick' or 'correlation'.
 
     Returns:
@@ -338,8 +338,8 @@ def count_label_losses(trials: pd.DataFrame) -> pd.DataFrame:
         trials: as from `join_label_trials`.
 
     Returns:
-        DataFrame: labels, and the columns of `count_choice_losses`; with rows for `NEGATIVE_RULES`
-        where negatives are observed.
+        DataFrame: labels, and the columns of `measure_choice_losses`; with rows for
+        `NEGATIVE_RULES` where negatives are observed.
     """
     rows = []
     for (labels, _, _), part in trials.groupby(['labels', 'dataset', 'seed']):

@@ -7,8 +7,8 @@ import numpy as np
 from ...base.errors import SpmlError
 from ...base.files import write_arrays
 from ...data.labels import observe
-from ...sweeps.queue import finished
-from ...sweeps.search import Row, candidates, choose_config
+from ...sweeps.queue import load_finished_runs
+from ...sweeps.search import Row, choose_config, search_configs
 from ...training.task import Task, make_task
 from .observed_choice import SUITE
 from .observed_choice_watch import train_watched, trials_folder
@@ -33,7 +33,9 @@ def measure_salience(dataset: str) -> np.ndarray:
     file = trials_folder() / f'salience-{dataset}.npz'
     if file.is_file():
         return np.load(file)['logits']
-    config = choose_config(candidates(Row('bce', labels='full'), SUITE, dataset), finished())
+    config = choose_config(
+        search_configs(Row('bce', labels='full'), SUITE, dataset), load_finished_runs()
+    )
     if config is None:
         raise SpmlError(
             f'the salience of the labels of {dataset!r} comes from the best head on all labels, '

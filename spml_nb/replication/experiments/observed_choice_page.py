@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from ...base import settings
-from ...methods.core import find
-from ...statistics import MARGIN, Effect, format_signed
-from .. import board, gains, site
-from ..rendering import render_template
+from ...methods.core import find_method
+from ...statistics import EQUIVALENCE_MARGIN, Effect, format_signed
+from .. import board_summary, gains, index_page
+from ..templates import render_template
 from .core import Experiment
 from .observed_choice import (
     CHOSEN_RULE,
@@ -38,10 +38,10 @@ from .observed_choice import (
     average_thresholds,
     compare_label_rules,
     compare_with_even_draw,
-    count_choice_losses,
     count_label_losses,
     count_named_labels,
     join_label_trials,
+    measure_choice_losses,
     read_trials,
 )
 from .observed_choice_trials import sweep_observed_choice
@@ -60,7 +60,7 @@ def format_observed_choice(
         trials, photos, label_trials: as from `read_trials()`, `read_trials(FILE_PHOTOS)` and
             `read_trials(FILE_LABELS)`.
     """
-    losses = count_choice_losses(trials)
+    losses = measure_choice_losses(trials)
     complete = trials.merge(losses[['dataset', 'seed']].drop_duplicates())
     seeds = losses.groupby('dataset').seed.nunique()
     joined = join_label_trials(trials, label_trials)
@@ -77,7 +77,7 @@ def format_observed_choice(
             for column in ('within', 'pick', 'correlation')
         },
         thresholds=_format_numbers(average_thresholds(complete).rename(index=WAYS), 1),
-        named_labels=_format_numbers(count_named_labels(complete), 1),
+        count_predicted_labels=_format_numbers(count_named_labels(complete), 1),
         photos=_format_numbers(average_photo_choice(photos), 2),
         label_draws=format_label_draws(joined).rstrip() if len(joined) else '',
     )
@@ -101,7 +101,7 @@ def format_label_draws(trials: pd.DataFrame) -> str:
     }
     return render_template(
         'observed_choice_labels.md',
-        methods=[board.describe_method(loss)['name'] for loss in LABELS_METHODS],
+        methods=[board_summary.describe_method(loss)['name'] for loss in LABELS_METHODS],
         draws=LABELS_DRAWS,
         seeds=trials.seed.nunique(),
         rule=RULES[CHOSEN_RULE],
@@ -141,7 +141,9 @@ def _find_unchanged_methods(trials: pd.DataFrame) -> list[str]:
     test_map = trials.set_index(['labels', *KEYS])[[f'{rule}_test' for rule in RULES]]
     change = (test_map.loc[EVEN] - test_map.loc['single+3-negatives']).abs().max(axis=1)
     unchanged = change.groupby('loss').max() < 0.05
-    return [board.describe_method(loss)['name'] for loss in LABELS_METHODS if unchanged[loss]]
+    return [
+        board_summary.describe_method(loss)['name'] for loss in LABELS_METHODS if unchanged[loss]
+    ]
 
 
 def _tabulate_losses(losses: pd.DataFrame, column: str) -> list[list[str]]:
@@ -214,8 +216,8 @@ def _judge_rules(
 
 def _judge(effect: Effect) -> str:
     "The verdict on the rule that is asked about, which loses less where the effect is positive."
-    if -MARGIN < effect.low and effect.high < MARGIN:
-        return f'within {MARGIN} points'
+    if -EQUIVALENCE_MARGIN < effect.low and effect.high < EQUIVALENCE_MARGIN:
+        return f'within {EQUIVALENCE_MARGIN} points'
     if effect.low > 0:
         return 'loses less'
     return 'loses more' if effect.high < 0 else 'undecided'
@@ -234,12 +236,12 @@ def _measure_experience(measured: pd.DataFrame, trials: pd.DataFrame, photos: pd
         & (measured.baseline == gains.PLAIN_HEAD)
         & (measured.choice == 'clean')
         & (measured.labels == EVEN)
-        & (measured['head'] == [find(loss).head for loss in measured.loss])
+        & (measured['head'] == [find_method(loss).head for loss in measured.loss])
         & measured.gain.notna()
     ]
     by_loss = usual.groupby('loss').gain
     on_every_set = by_loss.mean()[by_loss.size() == len(DATASETS)]
-    pick = average_choice_losses(count_choice_losses(trials), 'pick')['mean']
+    pick = average_choice_losses(measure_choice_losses(trials), 'pick')['mean']
     lost = average_photo_choice(photos).lost
     return {
         'methods': {loss: round(float(gain), 2) for loss, gain in on_every_set.items()}
@@ -267,9 +269,9 @@ def write_observed_choice(measured: pd.DataFrame) -> list[Path]:
     page = format_observed_choice(trials, photos, read_trials(FILE_LABELS))
     experience = json.dumps(_measure_experience(measured, trials, photos), indent=1) + '\n'
     package = Path(str(resources.files('spml_nb')))
-    return site.write_changed(
+    return index_page.write_changed(
         {
-            settings.path('outputs') / 'observed_choice.md': page,
+            settings.get_folder('outputs') / 'observed_choice.md': page,
             package / 'assets' / 'experience.json': experience,
         }
     )

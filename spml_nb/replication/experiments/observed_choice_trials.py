@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from ...base import settings
-from ...base.errors import one_of
+from ...base.errors import require_one_of
 from ...base.files import write_arrays, write_atomically
 from ...runs.config import Config
 from ...sweeps.queue import check_launch, format_duration
-from ...sweeps.search import Row, candidates
+from ...sweeps.search import Row, search_configs
 from ...training.task import make_task
 from .core import choose_sets, format_csv
 from .observed_choice import (
@@ -77,7 +77,7 @@ def plan_trials(dataset: str, seed: int) -> dict[Trial, Config]:
     return {
         Trial(dataset, loss, draw, seed): config.changed(seed=seed, label_seed=seed, patience=0)
         for loss in METHODS
-        for draw, config in enumerate(candidates(Row(loss), SUITE, dataset))
+        for draw, config in enumerate(search_configs(Row(loss), SUITE, dataset))
     }
 
 
@@ -175,7 +175,7 @@ def sweep_observed_choice(
     Raises:
         SpmlError: for another set of photos or engine.
     """
-    check_launch(one_of(engine, ('local',), 'engine'), address, jobs)
+    check_launch(require_one_of(engine, ('local',), 'engine'), address, jobs)
     trials = _plan_all(choose_sets(datasets, DATASETS))
     recorded = _list_recorded()
     missing = {trial: config for trial, config in trials.items() if trial not in recorded}
@@ -259,5 +259,5 @@ def _add_lines(name: str, new: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
         return read_trials(name)
     lines = pd.concat([read_trials(name), new], ignore_index=True).dropna(axis=1, how='all')
     lines = lines.drop_duplicates(keys).sort_values(keys)
-    write_atomically(settings.path('outputs') / name, format_csv(lines))
+    write_atomically(settings.get_folder('outputs') / name, format_csv(lines))
     return lines

@@ -59,7 +59,7 @@ class Watch:
 
 def trials_folder() -> Path:
     """The folder of finished trials that are not in the record yet, in the setting `runs`."""
-    return settings.path('runs') / 'observed_choice'
+    return settings.get_folder('runs') / 'observed_choice'
 
 
 def train_watched(config: Config, task: Task, name: str) -> Watch:

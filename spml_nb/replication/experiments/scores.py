@@ -8,8 +8,8 @@ import pandas as pd
 
 from ...base import settings
 from ...statistics import Effect, Scores, pool_effects
-from ...sweeps.queue import key
-from .. import gains, site
+from ...sweeps.queue import run_key
+from .. import gains, index_page
 
 Place = TypeVar('Place', bound=NamedTuple)
 
@@ -24,7 +24,7 @@ def collect_scores(runs: pd.DataFrame, place: type[Place]) -> dict[Place, Scores
     scores = {}
     for names, of_place in runs.groupby([*place._fields], sort=False):
         if of_place.test_map.notna().all():
-            first = key(of_place.config.iloc[0])
+            first = run_key(of_place.config.iloc[0])
             by_seed = of_place.set_index('seed').test_map
             dataset = of_place.dataset.iloc[0]
             scores[place(*names)] = Scores(by_seed, first, dataset=dataset)
@@ -75,5 +75,5 @@ def write_outputs(texts: Mapping[str, str]) -> list[Path]:
     Raises:
         SpmlError: if a file cannot be written.
     """
-    folder = settings.path('outputs')
-    return site.write_changed({folder / name: text for name, text in texts.items()})
+    folder = settings.get_folder('outputs')
+    return index_page.write_changed({folder / name: text for name, text in texts.items()})

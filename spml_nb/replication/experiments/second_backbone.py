@@ -18,19 +18,19 @@ from ... import drawing
 from ...base import settings
 from ...runs.config import Config
 from ...statistics import (
-    RESAMPLED,
+    RESAMPLED_FILE,
     Effect,
+    default_image_error,
     estimate_effect,
     format_signed,
     image_error,
-    image_sd,
     pool_effects,
     rank_correlation,
     seed_interval,
 )
-from ...sweeps.search import Row, candidates
-from .. import gains, site
-from ..rendering import render_template
+from ...sweeps.search import Row, search_configs
+from .. import gains, index_page
+from ..templates import render_template
 from .core import (
     Experiment,
     choose_sets,
@@ -74,7 +74,7 @@ def plan_searches(datasets: Iterable[str] = ()) -> dict[Place, list[Config]]:
     searches = {}
     for dataset in choose_sets(datasets, DATASETS):
         for row in (*BASELINES, *METHODS):
-            tried = candidates(row, SUITE, dataset)
+            tried = search_configs(row, SUITE, dataset)
             for backbone in BACKBONES:
                 place = Place(dataset, backbone, row.loss, tried[0].head)
                 searches[place] = [config.changed(backbone=backbone) for config in tried]
@@ -87,7 +87,7 @@ def plan_finals(
     """The final runs whose settings are chosen.
 
     Args:
-        record: finished runs, as from `sweeps.finished` or `tables.record`.
+        record: finished runs, as from `sweeps.load_finished_runs` or `tables.read_recorded_runs`.
         datasets: some of `DATASETS`; none: all of them.
         seeds: of observed labels and training.
     """
@@ -148,7 +148,7 @@ def _change(first, first_an, second, second_an) -> Effect:
     weights = np.array([1, -1, -1, 1])
     differences = sum(w * of_line.by_seed for w, of_line in zip(weights, scores, strict=True))
     names = [of_line.resampled for of_line in scores]
-    images = image_error(names, weights, image_sd(first.dataset))
+    images = image_error(names, weights, default_image_error(first.dataset))
     return estimate_effect(differences, None, images)
 
 
@@ -233,7 +233,7 @@ def _draw_gains(
     )
     count = by_seed.shape[2]
     drawn = by_seed[:, :, random.randint(count, size=(_REPEATS, count))].mean(3)
-    file = settings.path('outputs') / RESAMPLED
+    file = settings.get_folder('outputs') / RESAMPLED_FILE
     resampled = np.load(file) if file.is_file() else {}
     names = {one.resampled for of_backbone in pairs for pair in of_backbone for one in pair}
     if not names <= set(resampled):
@@ -323,7 +323,7 @@ def _tabulate_gains(measured: pd.DataFrame, pairs: pd.DataFrame) -> list[list[st
     acted = pairs[pairs.acted.astype(bool)]
     changes = acted.set_index(['loss', 'head', 'dataset']).change
     for row in (*BASELINES[1:], *METHODS):
-        name = (row.loss, gains.head_of_row(row))
+        name = (row.loss, gains.find_row_head(row))
         cells = [_cell(lines.get(Place(*place, *name))) for place in places]
         of_method = [changes[*name, dataset] for dataset in sets if (*name, dataset) in changes]
         mean = str(pool_effects(of_method)) if len(of_method) == len(sets) else '–'
@@ -404,7 +404,7 @@ def write_second_backbone(record: pd.DataFrame) -> list[Path]:
     `outputs`, of the sets of photos that have all runs.
 
     Args:
-        record: as from `tables.record`.
+        record: as from `tables.read_recorded_runs`.
 
     Returns:
         The files that changed.
@@ -421,7 +421,7 @@ def write_second_backbone(record: pd.DataFrame) -> list[Path]:
     first, second = map(_short_name, BACKBONES)
     page = render_template(
         'second_backbone.md',
-        protocol=site.describe_protocol(SUITE, sets, len(SEEDS), BACKBONES),
+        protocol=index_page.describe_protocol(SUITE, sets, len(SEEDS), BACKBONES),
         first=first,
         second=second,
         correlations=_tabulate_correlations(orders, pairs),

@@ -22,14 +22,14 @@ from ...runs.config import Config
 from ...runs.folder import Result
 from ...statistics import Effect, estimate_effect, image_draws, pool_effects
 from ...sweeps import queue
-from ...sweeps.search import SUITES, finals
+from ...sweeps.search import SUITES, final_configs
 from ...training.selection import threshold_basis
 from ...training.task import Task, make_task
-from ...training.thresholds import class_thresholds, on_validation
+from ...training.thresholds import class_thresholds, thresholds_on_validation
 from ...training.trainer import train
-from .. import site
-from ..rendering import render_template
-from ..resampling import score_samples
+from .. import index_page
+from ..image_error import score_samples
+from ..templates import render_template
 from .clean_photos import METHODS
 from .core import Experiment, Measurements, make_measuring_sweep
 from .scores import list_cells, write_outputs
@@ -96,7 +96,7 @@ def choose_thresholds(logits: np.ndarray, task: Task, seed: int) -> dict[Way, li
         p, targets, has_negatives = threshold_basis(of_validation, task, selection)
         choose = metrics.best_threshold if has_negatives else metrics.positive_threshold
         overall = choose(p, targets)
-        kept = on_validation(of_validation, task, selection, overall)
+        kept = thresholds_on_validation(of_validation, task, selection, overall)
         chosen[labels] = [(overall, kept['class_thresholds'])]
     p, true, _ = threshold_basis(of_validation, task, 'val_clean')
     orders = [np.random.default_rng([seed, k]).permutation(len(p)) for k in range(SAMPLES)]
@@ -144,7 +144,7 @@ def train_silently(config: Config, folder: str) -> Result:
         folder: of the run, in the setting `runs`.
     """
     with contextlib.redirect_stdout(io.StringIO()):
-        return train(config, root=settings.path('runs') / folder)
+        return train(config, root=settings.get_folder('runs') / folder)
 
 
 def _measure_runs(configs: list[Config]) -> tuple[pd.DataFrame, np.ndarray]:
@@ -179,8 +179,10 @@ def plan_final_runs(dataset: str) -> list[Config]:
     Raises:
         SpmlError: where such a search is not done.
     """
-    runs = queue.finished()
-    configs = [config for row in METHODS for config in finals(row, SUITE, dataset, runs, SEEDS)]
+    runs = queue.load_finished_runs()
+    configs = [
+        config for row in METHODS for config in final_configs(row, SUITE, dataset, runs, SEEDS)
+    ]
     if len(configs) < len(METHODS) * len(SEEDS):
         raise SpmlError(
             f'a search of the board, which chooses settings, is missing on {dataset}. Run first: '
@@ -332,7 +334,7 @@ def write_thresholds() -> list[Path]:
     done = list(lines.dataset.unique())
     page = render_template(
         'thresholds.md',
-        protocol=site.describe_protocol(SUITE, done, len(SEEDS)),
+        protocol=index_page.describe_protocol(SUITE, done, len(SEEDS)),
         losses=LOSSES,
         samples=SAMPLES,
         photos=PHOTOS,

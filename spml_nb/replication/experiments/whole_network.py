@@ -19,10 +19,10 @@ from ...sweeps.queue import run_stages
 from ...sweeps.search import (
     SEARCH_SEED,
     Row,
-    candidates,
     draw_hparams,
     learning_rates,
     look_up_scores,
+    search_configs,
 )
 from .core import Experiment, choose_sets, format_csv, tabulate_runs
 
@@ -67,7 +67,7 @@ def list_trials(arm: Arm, dataset: str) -> list[Config]:
         dataset: one of `DATASETS`.
     """
     # with the settings that all sets of the suite share
-    of_suite = candidates(Row(arm.loss, arm.head, arm.labels), SUITE, DATASETS[0])[0]
+    of_suite = search_configs(Row(arm.loss, arm.head, arm.labels), SUITE, DATASETS[0])[0]
     base = of_suite.changed(dataset=dataset, image_size=IMAGE_SIZE)
     if arm.optimizer:
         base = base.changed(optimizer=arm.optimizer)
@@ -85,7 +85,7 @@ def list_finals(arm: Arm, dataset: str, record: pd.DataFrame) -> list[Config]:
 
     Args:
         arm, dataset: as in `list_trials`.
-        record: finished runs, as from `sweeps.finished` or `tables.record`.
+        record: finished runs, as from `sweeps.load_finished_runs` or `tables.read_recorded_runs`.
     """
     trials = list_trials(arm, dataset)
     scores = look_up_scores(trials, record).validation.to_numpy()
@@ -180,13 +180,13 @@ def write_whole_network(record: pd.DataFrame) -> list[Path]:
     final runs.
 
     Args:
-        record: as from `tables.record`.
+        record: as from `tables.read_recorded_runs`.
 
     Returns:
         The files that changed.
     """
     from .. import gains
-    from ..rendering import render_template
+    from ..templates import render_template
     from .scores import write_outputs
 
     measured = measure_gains(plan_finals(record))

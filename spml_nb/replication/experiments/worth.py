@@ -24,13 +24,13 @@ from ...base import files, settings
 from ...base.errors import SpmlError
 from ...data import loading
 from ...data.folder import candidate_folders, first_existing_folder
-from ...methods.core import find
-from .. import front, published, site
+from ...methods.core import find_method
+from .. import front_page, index_page, published
 from .core import Experiment, format_csv
-from ..rendering import render_template
+from ..templates import render_template
 from ...sweeps import queue
 from ...sweeps.boards import baseline_head
-from ...sweeps.search import Row, candidates, finals, look_up_scores
+from ...sweeps.search import Row, final_configs, look_up_scores, search_configs
 
 # %% ../../../nbs/replication/experiments/worth.ipynb #9b1ce32b
 SUITE = 'photos'
@@ -57,7 +57,7 @@ def plan_curve_runs(
 
     Args:
         dataset: of the suite `photos`, or a folder of photos.
-        record: finished runs, as from `sweeps.finished` or `tables.record`.
+        record: finished runs, as from `sweeps.load_finished_runs` or `tables.read_recorded_runs`.
         methods: registered ones, for photos with one label each.
         seeds: of photos, labels and training.
         shares: of known positives, in (0, 1).
@@ -73,7 +73,7 @@ def plan_curve_runs(
     sizes = sorted({max(1, round(size * total)) for size in SIZES})
     configs = []
     for row in _rows(methods):
-        for chosen in finals(row, SUITE, dataset, record, seeds):
+        for chosen in final_configs(row, SUITE, dataset, record, seeds):
             configs += [chosen.changed(train_images=n % total) for n in sizes]  # 0 is all of them
             if row.labels != FULL_LABELS.labels:
                 configs += [chosen.changed(labels=f'partial-{share:g}') for share in shares]
@@ -93,7 +93,7 @@ def _rows(methods: Iterable[str]) -> list[Row]:
     "Head by head, BCE with all labels, then the methods of that head."
     by_head = {}
     for loss in methods:
-        by_head.setdefault(baseline_head(find(loss).head), []).append(Row(loss))
+        by_head.setdefault(baseline_head(find_method(loss).head), []).append(Row(loss))
     return [
         row for head, rows in by_head.items() for row in (replace(FULL_LABELS, head=head), *rows)
     ]
@@ -125,7 +125,7 @@ def sweep_worth(
         config
         for dataset in datasets
         for row in _rows(methods)
-        for config in candidates(row, SUITE, dataset)
+        for config in search_configs(row, SUITE, dataset)
     ]
 
     def final(record):
@@ -391,7 +391,7 @@ def labels_worth(
     sweep_worth([name], methods, seeds=seeds, shares=shares, dry_run=dry_run, **launch)
     if dry_run:
         return pd.DataFrame(columns=COLUMNS)
-    return worth_rates(plan_curve_runs(name, queue.finished(), methods, seeds, shares))
+    return worth_rates(plan_curve_runs(name, queue.load_finished_runs(), methods, seeds, shares))
 
 # %% ../../../nbs/replication/experiments/worth.ipynb #c2b1307e
 def summarize_worth(rates: pd.DataFrame) -> str:
@@ -448,7 +448,7 @@ def format_worth(rates: pd.DataFrame) -> str:
         }
     return render_template(
         'worth.md',
-        protocol=site.describe_protocol(SUITE, rates.dataset.unique(), len(SEEDS)),
+        protocol=index_page.describe_protocol(SUITE, rates.dataset.unique(), len(SEEDS)),
         summary=summarize_worth(rates).rstrip(),
         sets=sets,
     )
@@ -479,7 +479,7 @@ def write_worth(record: pd.DataFrame) -> list[Path]:
     README.md beside it, of the data sets with all runs.
 
     Args:
-        record: finished runs, as from `tables.record`.
+        record: finished runs, as from `tables.read_recorded_runs`.
 
     Returns:
         The files that changed; none if no data set has all runs.
@@ -491,7 +491,7 @@ def write_worth(record: pd.DataFrame) -> list[Path]:
     done = [of_set for of_set in runs if len(of_set) and of_set.test_map.notna().all()]
     if not done:
         return []
-    measured, folder = pd.concat(done, ignore_index=True), settings.path('outputs')
+    measured, folder = pd.concat(done, ignore_index=True), settings.get_folder('outputs')
     rates = worth_rates(measured)
     texts = {
         folder / 'worth.csv': format_csv(rates),
@@ -500,10 +500,10 @@ def write_worth(record: pd.DataFrame) -> list[Path]:
         folder / 'worth_shares.svg': draw_worth(measured, True, rates).decode(),
     }
     readme = folder.parent / 'README.md'
-    enclosing = front.split_at_marks(readme, BEGIN, END)
+    enclosing = front_page.split_at_marks(readme, BEGIN, END)
     if enclosing:
         texts[readme] = _format_readme_item(rates).join(enclosing)
-    return site.write_changed(texts)
+    return index_page.write_changed(texts)
 
 
 EXPERIMENT = Experiment(sweep_worth, lambda record, measured: write_worth(record))

@@ -7,20 +7,20 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from ...statistics import MARGIN
-from ...sweeps.search import Row, candidates
+from ...statistics import EQUIVALENCE_MARGIN
+from ...sweeps.search import Row, search_configs
 from ..comparisons import claim_above, claim_between
 from ..experiments import choice
+from ..figure_measurements import GROUPS, POINTS, QUANTILES
 from ..gains import board_row_runs
-from ..measuring import GROUPS, POINTS, QUANTILES
-from ..published import SUITE
+from ..published import PHOTOS_SUITE
 
 
 def _note_on_apl(runs: pd.DataFrame) -> str:
     text = "The numbers stand in OPML's Table II; the supplement has none."
 
     def on_cosine_head(loss, dataset):
-        return board_row_runs(Row(loss, 'cosine'), SUITE, dataset, runs).test_map
+        return board_row_runs(Row(loss, 'cosine'), PHOTOS_SUITE, dataset, runs).test_map
 
     apl_on_voc = on_cosine_head('em_apl', 'voc12_animals')
     rate_runs = choice.plan_rate_runs(runs, ['voc12_animals'])
@@ -31,11 +31,15 @@ def _note_on_apl(runs: pd.DataFrame) -> str:
     first, second, third = (
         (apl_on_voc - em_by_place[place].set_index('seed').test_map).mean() for place in (1, 2, 3)
     )
-    rates = [config.lr for config in candidates(Row('em', 'cosine'), SUITE, 'voc12_animals')]
+    rates = [
+        config.lr for config in search_configs(Row('em', 'cosine'), PHOTOS_SUITE, 'voc12_animals')
+    ]
     chosen_rate = em_by_place[1].config.iloc[0].lr
     highest = ', the highest tried' if chosen_rate == max(rates) else ''
     on_coco = (on_cosine_head('em_apl', 'coco18') - on_cosine_head('em', 'coco18')).mean()
-    level = 'they are level' if abs(on_coco) < MARGIN else f'it is {_distance(on_coco)} EM'
+    level = (
+        'they are level' if abs(on_coco) < EQUIVALENCE_MARGIN else f'it is {_distance(on_coco)} EM'
+    )
     return (
         f'{text} On the cosine head, which the paper does not have, pseudo-labels act: on '
         f'voc12_animals EM with APL is {_distance(first)} EM at the rate of its search{highest}, '

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from ...statistics import MARGIN
-from ...sweeps.search import Row, candidates, choose_config
+from ...statistics import EQUIVALENCE_MARGIN
+from ...sweeps.search import Row, choose_config, search_configs
 from ..claims import run_scores
 from ..comparisons import (
     Contrast,
@@ -22,7 +22,7 @@ from ..comparisons import (
     claim_steady,
     claim_trend,
 )
-from ..published import STAND_INS, SUITE
+from ..published import PHOTOS_SUITE, STAND_INS
 from .hml_figures import COSINES, GRADIENTS, MARGINS, SCALES
 
 _DATA = ('voc12', 'coco14', 'cub', 'nus')
@@ -67,14 +67,18 @@ def _scales(runs):
     return [
         claim_trend('voc12, mAP', scores),
         claim_steady(
-            'voc12, mAP at the largest scales', dict([*scores.items()][-3:]), within=MARGIN
+            'voc12, mAP at the largest scales',
+            dict([*scores.items()][-3:]),
+            within=EQUIVALENCE_MARGIN,
         ),
     ]
 
 
 def _chosen_hparams(runs: pd.DataFrame) -> dict:
     "The hyper-parameters from the search that the runs with fixed ones take their rate from."
-    config = choose_config(candidates(Row('hml_fixed'), SUITE, STAND_INS['voc12'][0]), runs)
+    config = choose_config(
+        search_configs(Row('hml_fixed'), PHOTOS_SUITE, STAND_INS['voc12'][0]), runs
+    )
     return config.hparams if config else {}
 
 

@@ -9,8 +9,8 @@ from ...drawing import INK, draw_curve, draw_legend, make_axes
 from ...methods.hml import gradient_balance, label_correlation
 from ...runs.folder import Run
 from ...training.evaluation import Opened
-from .. import diagnosis, measuring
-from ..figures import Axis, Curve, FigureArrays, PaperFigure, draw_scores, make_panels
+from .. import diagnosis, figure_measurements
+from ..figure_drawing import Axis, Curve, FigureArrays, PaperFigure, draw_scores, make_panels
 
 COSINES = np.linspace(-1, 1, 81)  # edges of the bins
 GRADIENTS = np.linspace(0, 1.5, 61)
@@ -34,14 +34,14 @@ def count_cosines(run: Run) -> dict:
     Source: HML, Fig. 2.
     """
     pull, z, true, logits = diagnosis.measure_pulls(run)
-    seen = measuring.open_own_data(run)
+    seen = figure_measurements.open_own_data(run)
     scale, margin = _scale_and_margin(seen.method)
     groups = [z > 0, (z <= 0) & (true > 0), true < 0]
     gradient = pull.abs().cpu().numpy() * z.shape[1] / scale  # the loss is a mean over classes
     cosine = logits.cpu().numpy() / seen.model.head.scale
     return {
-        'cosine': measuring.count_histograms(cosine, groups, COSINES),
-        'gradient': measuring.count_histograms(gradient, groups, GRADIENTS),
+        'cosine': figure_measurements.count_histograms(cosine, groups, COSINES),
+        'gradient': figure_measurements.count_histograms(gradient, groups, GRADIENTS),
         'scale': scale,
         'margin': margin,
     }
@@ -133,7 +133,7 @@ def measure_balance(run: Run) -> dict:
 
     Source: HML, Eq. 6 and Fig. 3.
     """
-    seen = measuring.score_run(run)
+    seen = figure_measurements.score_run(run)
     imbalance = gradient_balance(
         *map(torch.from_numpy, (seen.logits, seen.task.observed)), reduction='sample'
     )
@@ -209,7 +209,7 @@ def find_correlated_labels(run: Run) -> dict:
 
     Source: HML, Eq. 8 and Fig. 6.
     """
-    seen = measuring.open_own_data(run, 'val')
+    seen = figure_measurements.open_own_data(run, 'val')
     correlation = _learnt_correlation(seen)
     highest = np.where(np.eye(len(correlation), dtype=bool), -1, correlation).max(1)
     top = np.argsort(-highest, kind='stable')[:12]
@@ -245,7 +245,7 @@ def _matrix(collected: FigureArrays) -> Figure:
 _PARTS = 10  # groups of label pairs, by lift
 
 
-def lift(true: np.ndarray) -> np.ndarray:
+def label_lift(true: np.ndarray) -> np.ndarray:
     """How often two labels occur together, relative to independent ones: P(a, b) / P(a)P(b).
 
     Args:
@@ -267,16 +267,16 @@ def co_occurrence(run: Run) -> dict:
         run: Of `hml` or `hml_fixed`, with a cosine head.
 
     Returns:
-        agreement: Spearman correlation of Eq. 8 with the `lift` of the true labels, over all pairs
+        agreement: Spearman correlation of Eq. 8 with the lift of the true labels, over all pairs
         of labels of training photos; correlation (10,): mean of Eq. 8 in each tenth of the pairs,
         the lowest lift first (fewer for fewer pairs).
 
     Source: HML, Eq. 8.
     """
-    seen = measuring.open_own_data(run)
+    seen = figure_measurements.open_own_data(run)
     learnt = _learnt_correlation(seen)
     pairs = np.triu_indices(len(learnt), 1)
-    lifts, learnt = lift(seen.true)[pairs], learnt[pairs]
+    lifts, learnt = label_lift(seen.true)[pairs], learnt[pairs]
     defined = np.isfinite(lifts)
     lifts, learnt = lifts[defined], learnt[defined]
     by_lift = learnt[np.argsort(lifts, kind='stable')]

@@ -10,8 +10,8 @@ from ...drawing import INK, draw_legend, make_axes
 from ...metrics import average_precision
 from ...models.model import attention_maps
 from ...runs.folder import Run
-from .. import measuring, published
-from ..figures import Axis, Curve, FigureArrays, PaperFigure, draw_maps, draw_scores
+from .. import figure_measurements, published
+from ..figure_drawing import Axis, Curve, FigureArrays, PaperFigure, draw_maps, draw_scores
 
 _TABLE = published.read_paper('lac')['tables']['2']
 LEM = {'loss': 'lac', **_TABLE['groups']['LEM']['config']}  # the label-wise model
@@ -44,18 +44,18 @@ def make_attention_maps(run: Run) -> dict:
 
     Source: LAC, Fig. 6.
     """
-    seen = measuring.score_run(run)
+    seen = figure_measurements.score_run(run)
     p = expit(seen.logits)
     z = seen.task.observed
     identified = (z == 0) & (p >= seen.config.hparams['stage2_threshold'])
     order = np.lexsort((-np.where(z == 0, p, 0).max(1), -identified.sum(1)))
     chosen = []
-    for k in order[(z[order] > 0).any(1)][: measuring.IMAGES - 1]:
+    for k in order[(z[order] > 0).any(1)][: figure_measurements.IMAGES - 1]:
         observed = int(np.flatnonzero(z[k] > 0)[0])
-        others = measuring.top_classes(p[k], z[k] == 0, measuring.MAPS - 1)
+        others = figure_measurements.top_classes(p[k], z[k] == 0, figure_measurements.MAPS - 1)
         chosen.append((int(k), [observed, *others]))
     flags = np.where(z > 0, 2, np.where(identified, seen.true, 0))
-    shown = measuring.collect_pictures(
+    shown = figure_measurements.collect_pictures(
         seen, chosen, lambda batch, c: attention_maps(seen.model, batch)[:, c], flags
     )
     hidden = (z == 0) & (seen.true > 0)
@@ -98,7 +98,7 @@ def hidden_positives(run: Run) -> dict:
 
     Source: LAC, Sections 1, 3 and 4.4; silhouettes: Rousseeuw 1987 (scikit-learn).
     """
-    seen = measuring.score_run(run)
+    seen = figure_measurements.score_run(run)
     unobserved = seen.task.observed == 0
     hidden = np.where(unobserved, seen.true, 0)
     delta = seen.config.hparams.get('stage2_threshold', 0.9)
@@ -113,7 +113,7 @@ def hidden_positives(run: Run) -> dict:
 
 @torch.no_grad()
 def _silhouette(run: Run) -> float:
-    seen = measuring.open_own_data(run, 'val')
+    seen = figure_measurements.open_own_data(run, 'val')
     module = seen.module.eval()
     batches = np.array_split(seen.index, np.arange(64, len(seen.index), 64))
     embeddings = torch.cat(

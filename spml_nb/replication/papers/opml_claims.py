@@ -3,7 +3,7 @@
 The claims themselves are in assets/claims/opml.yml.
 """
 
-from ...statistics import MARGIN
+from ...statistics import EQUIVALENCE_MARGIN
 from ..comparisons import SHARE, claim_above, claim_steady
 from .opml_figures import HIGH_RANK, WEIGHTS
 
@@ -75,7 +75,7 @@ COMPARE = {
     'opml-stable-bce': _stable,
     'opml-confidence': _confidence,
     'opml-weight': lambda runs: [
-        claim_steady(f'{dataset}, mAP', low, within=MARGIN)
+        claim_steady(f'{dataset}, mAP', low, within=EQUIVALENCE_MARGIN)
         for dataset, (low, _) in _weights(runs).items()
     ],
     'opml-weight-falls': lambda runs: [

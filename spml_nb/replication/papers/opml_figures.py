@@ -10,8 +10,8 @@ from ...drawing import INK, draw_legend
 from ...models.model import class_activation
 from ...runs.folder import Run, read_result
 from ...training.task import make_task
-from .. import measuring
-from ..figures import (
+from .. import figure_measurements
+from ..figure_drawing import (
     Axis,
     Curve,
     FigureArrays,
@@ -38,8 +38,8 @@ def negative_scores(run: Run) -> dict:
 
     Source: OPML, Section I and Fig. 1.
     """
-    hidden = measuring.GROUPS.index('unannotated positives')
-    return {'negative': 100 * measuring.read_notes(run)['negative'][:, hidden]}
+    hidden = figure_measurements.GROUPS.index('unannotated positives')
+    return {'negative': 100 * figure_measurements.read_notes(run)['negative'][:, hidden]}
 
 
 def _hidden_positives(collected: FigureArrays) -> Figure:
@@ -62,7 +62,7 @@ def count_confidences(run: Run) -> dict:
     p = expit(read_result(run).logits['test'].astype(np.float64))
     task = make_task(replace(run.config, device=None))
     true = task.data.labels[task.test] > 0
-    return {'counts': measuring.count_histograms(p, [true], _BINS)[0]}
+    return {'counts': figure_measurements.count_histograms(p, [true], _BINS)[0]}
 
 
 def _confidence_bars(collected: FigureArrays) -> Figure:
@@ -137,7 +137,7 @@ def make_activation_maps(run: Run) -> dict:
 
     Source: OPML, Fig. 7.
     """
-    seen = measuring.score_run(run, 'test')
+    seen = figure_measurements.score_run(run, 'test')
     p = expit(seen.logits)
     true = seen.true
     lowest = np.where(true > 0, p, np.inf).min(1)
@@ -145,14 +145,16 @@ def make_activation_maps(run: Run) -> dict:
     missed = lowest < run.result()['scores'].get('threshold', 0.5)
     order = np.lexsort((missed, (true > 0).sum(1) < 2))
     chosen = []
-    for k in order[: measuring.IMAGES - 2]:
-        chosen.append((int(k), measuring.top_classes(p[k], true[k] > 0, measuring.MAPS)))
+    for k in order[: figure_measurements.IMAGES - 2]:
+        chosen.append(
+            (int(k), figure_measurements.top_classes(p[k], true[k] > 0, figure_measurements.MAPS))
+        )
     # and the two images with the most probable label that is not annotated
     not_annotated = np.where(true < 0, p, -1)
     for k in np.argsort(-not_annotated.max(1), kind='stable')[:2]:
-        annotated = measuring.top_classes(p[k], true[k] > 0, measuring.MAPS - 1)
+        annotated = figure_measurements.top_classes(p[k], true[k] > 0, figure_measurements.MAPS - 1)
         chosen.append((int(k), [*annotated, int(not_annotated[k].argmax())]))
-    return measuring.collect_pictures(
+    return figure_measurements.collect_pictures(
         seen, chosen, lambda batch, c: class_activation(seen.model, batch, c), true
     )
 

@@ -3,7 +3,7 @@
 The claims themselves are in assets/claims/two_way.yml.
 """
 
-from ...statistics import MARGIN
+from ...statistics import EQUIVALENCE_MARGIN
 from ..comparisons import claim_above, claim_rising, claim_steady, claim_trend
 from .two_way_figures import TARGETS
 
@@ -23,7 +23,7 @@ def _negative(table):
             f'{measure}, {row}',
             table[row, at(measure, 1)],
             table[row, at(measure, 0.5, 2, 4)],
-            by=-MARGIN,
+            by=-EQUIVALENCE_MARGIN,
         )
         for measure in _MEASURES
         for row in _TEMPERATURES
@@ -140,7 +140,10 @@ COMPARE = {
     ],
     'two_way-bucket-64': lambda table: [
         claim_above(
-            row, table[row, ['M = 64', 'M = 256', 'M = 512']], table[row, 'M = 128'], by=-MARGIN
+            row,
+            table[row, ['M = 64', 'M = 256', 'M = 512']],
+            table[row, 'M = 128'],
+            by=-EQUIVALENCE_MARGIN,
         )
         for row in table.rows
     ],
@@ -155,6 +158,6 @@ COMPARE = {
     'two_way-others': _others,
     'two_way-transfer': _transfer,
     'two_way-imagenet': lambda table: [
-        claim_steady('ImageNet', table[_LOSSES, 'ImageNet'], within=MARGIN)
+        claim_steady('ImageNet', table[_LOSSES, 'ImageNet'], within=EQUIVALENCE_MARGIN)
     ],
 }

@@ -10,7 +10,7 @@ from ...models.model import create
 from ...runs.folder import Run
 from ...sweeps.transfer import load_run_backbone, multi_label_transfer
 from .. import published
-from ..figures import Curve, FigureArrays, PaperFigure
+from ..figure_drawing import Curve, FigureArrays, PaperFigure
 
 TEMPERATURES = (0.5, 1, 2, 4)
 

@@ -9,7 +9,7 @@ from serving import local, ready, serve, tar_of
 from small_copies import MAKERS, voc_members, voc_words
 
 from spml_nb.data.loading import load
-from spml_nb.data.official.registry import prepare
+from spml_nb.data.official.registry import prepare_benchmark
 
 SHARED = Path(__file__).resolve().parents[4] / 'shared' / 'data'
 
@@ -79,7 +79,7 @@ def unpacked(tmp_path, copy):
 
     def make(name):
         benchmark, root, expected, _ = copy(name)
-        prepare(benchmark, root, tell=lambda line: None)
+        prepare_benchmark(benchmark, root, tell=lambda line: None)
         return root / name / 'images', expected
 
     return make

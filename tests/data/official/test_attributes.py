@@ -12,7 +12,7 @@ from spml_nb import data as datasets
 from spml_nb import metrics
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.official.attributes import cut_boxes
-from spml_nb.data.official.registry import find
+from spml_nb.data.official.registry import find_benchmark
 
 pytestmark = pytest.mark.filterwarnings(
     'ignore:.*(never used|no training image has it|No positive)'
@@ -92,17 +92,17 @@ def test_what_vaw_says_both_ways_is_unknown_and_other_words_are_refused(unpacked
             positive_attributes=['red', 'tall'], negative_attributes=['tall', 'wet']
         ),
     )
-    listing = find('vaw').read(folder)
+    listing = find_benchmark('vaw').read(folder)
     assert listing.labels[10].tolist() == [0, 1, 0, 0, -1]
     change(file, lambda found: found[0].update(positive_attributes=['reddish']))
     with pytest.raises(SpmlError, match="9010.*'reddish'"):
-        find('vaw').read(folder)
+        find_benchmark('vaw').read(folder)
     change(file, lambda found: found[0].pop('positive_attributes'))
     with pytest.raises(SpmlError, match='positive_attributes'):
-        find('vaw').read(folder)
+        find_benchmark('vaw').read(folder)
     change(file, lambda found: found[0].update(positive_attributes=[], image_id=4711))
     with pytest.raises(SpmlError, match='4711.jpg'):
-        find('vaw').read(folder)
+        find_benchmark('vaw').read(folder)
 
 
 def test_wider_refuses_other_values(unpacked):
@@ -112,7 +112,7 @@ def test_wider_refuses_other_values(unpacked):
         lambda found: found['images'][0]['targets'][0]['attribute'].__setitem__(0, 7),
     )
     with pytest.raises(SpmlError, match='wider_attribute_test.json'):
-        find('wider').read(folder)
+        find_benchmark('wider').read(folder)
 
 
 def test_wider_reads_train_and_val_apart_as_well(unpacked):
@@ -125,7 +125,7 @@ def test_wider_reads_train_and_val_apart_as_well(unpacked):
         )
     file.unlink()
     shutil.rmtree(folder / 'crops')
-    listing = find('wider').read(folder)
+    listing = find_benchmark('wider').read(folder)
     assert (
         np.array_equal(listing.labels, labels)
         and listing.split == split
@@ -137,4 +137,4 @@ def test_vispr_needs_an_annotation_for_each_photo(unpacked):
     folder, _ = unpacked('vispr')
     next(folder.rglob('2017_00000009.json')).unlink()
     with pytest.raises(SpmlError, match='val/2017_00000009'):
-        find('vispr').read(folder)
+        find_benchmark('vispr').read(folder)

@@ -12,7 +12,7 @@ from small_copies import COUNTS12, coco
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import labels
 from spml_nb.data.official import boxes, registry
-from spml_nb.data.official.boxes import box_area, box_centrality, box_weights
+from spml_nb.data.official.boxes import box_area, box_centrality, weigh_benchmark_by_boxes
 from spml_nb.data.official.voc import VOC_CLASSES
 from spml_nb.runs.config import Config
 from spml_nb.training.task import make_task
@@ -54,7 +54,7 @@ def test_the_weights_of_voc_are_those_of_its_boxes(small_voc):
         ('large', lambda c: (c + 2) / 50 * 10 / 40),
         ('central', lambda c: 1 - np.hypot((3 * c + 2) / 50 - 1, 30 / 40 - 1) / 2**0.5),
     ):
-        weights = box_weights('voc12', data, kind, root)
+        weights = weigh_benchmark_by_boxes('voc12', data, kind, root)
         positive = data.labels > 0
         expected = np.broadcast_to([of(c) for c in range(len(VOC_CLASSES))], data.labels.shape)
         assert (
@@ -77,7 +77,7 @@ def test_a_run_draws_by_the_boxes_of_its_classes(small_voc, kind):
         )
     )
     drawn = np.sort(np.concatenate([task.train, task.val]))
-    weights = box_weights('voc12', task.data, kind, root)[drawn]
+    weights = weigh_benchmark_by_boxes('voc12', task.data, kind, root)[drawn]
     expected = labels.observe(
         task.data.labels[drawn], 1, 0, weights=weights, seed=4, unknown='ignore'
     )
@@ -102,16 +102,16 @@ def test_missing_annotations_and_sets_without_boxes_are_told(small_voc):
             "labels: single-large needs boxes, and 'coco18' has none; allowed: voc12, voc07, coco14"
         ),
     ):
-        box_weights('coco18', data, 'large', root)
+        weigh_benchmark_by_boxes('coco18', data, 'large', root)
     next((root / 'voc12' / 'images').glob('trainval/VOCdevkit/VOC2012/Annotations/*.xml')).unlink()
     with pytest.raises(SpmlError, match="1 of the 40 photos of 'voc12' have no boxes below"):
-        box_weights('voc12', data, 'large', root)
+        weigh_benchmark_by_boxes('voc12', data, 'large', root)
     boxes._boxes.cache_clear()
     next(
         (root / 'voc12' / 'images').glob('trainval/VOCdevkit/VOC2012/Annotations/*.xml')
     ).write_text('<annotation><object/></annotation>')
     with pytest.raises(SpmlError, match=r'\.xml cannot be read'):
-        box_weights('voc12', data, 'large', root)
+        weigh_benchmark_by_boxes('voc12', data, 'large', root)
 
 
 def test_coco_has_boxes_by_file_name(tmp_path):
@@ -123,7 +123,7 @@ def test_coco_has_boxes_by_file_name(tmp_path):
         for k, entry in enumerate(content['annotations']):
             entry['bbox'] = [9 * k, 0, 9, 9]
         (folder / f'instances_{part}2014.json').write_text(json.dumps(content))
-    found = registry.find('coco14').boxes(tmp_path)
+    found = registry.find_benchmark('coco14').boxes(tmp_path)
     assert found['a.jpg'] == [
         ('thing 1', 0, 0, 0.25, 0.5),
         ('thing 4', 0.25, 0, 0.5, 0.5),
@@ -137,4 +137,4 @@ def test_coco_has_boxes_by_file_name(tmp_path):
     }  # a crowd's box counts
     (folder / 'instances_val2014.json').write_text('{"images": []}')
     with pytest.raises(SpmlError, match='cannot be read as an instances file of COCO'):
-        registry.find('coco14').boxes(tmp_path)
+        registry.find_benchmark('coco14').boxes(tmp_path)

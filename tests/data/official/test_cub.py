@@ -7,7 +7,7 @@ import pytest
 from serving import jpeg, local, ready, serve, tar_of
 from small_copies import cub_members
 
-from spml_nb.data.official.registry import find
+from spml_nb.data.official.registry import find_benchmark
 
 pytestmark = pytest.mark.filterwarnings(
     'ignore:.*(never used|no training image has it|No positive)'
@@ -52,7 +52,7 @@ def test_the_true_cub_labels_survive_the_attribute_file(label_matrices, tmp_path
     for member, content in cub_members(truth, train)[1].items():
         (tmp_path / 'archive' / member).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / 'archive' / member).write_bytes(content)
-    listing = find('cub').read(tmp_path)
+    listing = find_benchmark('cub').read(tmp_path)
     assert np.array_equal(listing.labels, np.where(truth == 1, 1, -1)) and set(listing.split) == {
         'test'
     }

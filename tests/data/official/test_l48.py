@@ -12,8 +12,8 @@ from small_copies import L48_RECORDINGS, L48_SPECIES, refused
 from spml_nb import data as datasets
 from spml_nb.data.labels import RECORDING_SETTINGS, observe, parse_label_setting
 from spml_nb.data.official.l48 import _read_validation, observe_recordings
-from spml_nb.data.official.registry import find
-from spml_nb.data.side import read_side
+from spml_nb.data.official.registry import find_benchmark
+from spml_nb.data.side_information import read_side
 from spml_nb.runs.config import Config, resolve
 from spml_nb.training.task import make_task
 
@@ -172,7 +172,7 @@ def test_files_that_are_missing_or_wrong_are_named(unpacked, damage, told):
     folder, _ = unpacked('l48')
     damage(next(folder.rglob('assets.json')).parent)
     with refused(*told):
-        find('l48').read(folder)
+        find_benchmark('l48').read(folder)
 
 
 def test_files_may_lie_in_the_folder_itself(unpacked):
@@ -180,6 +180,6 @@ def test_files_may_lie_in_the_folder_itself(unpacked):
     shutil.move(folder / 'ml48s' / 'ml48s', folder / 'moved')
     shutil.rmtree(folder / 'ml48s')
     shutil.move(folder / 'moved', folder / 'ml48s')
-    listing = find('l48').read(folder)
+    listing = find_benchmark('l48').read(folder)
     assert np.array_equal(listing.labels, labels)
     assert listing.images == [f'ml48s/{file}' for file in files]

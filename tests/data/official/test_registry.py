@@ -16,7 +16,15 @@ from spml_nb import data as datasets
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import fetch
 from spml_nb.data.official import registry
-from spml_nb.data.official.registry import BENCHMARKS, Archive, Listing, check, find, names, prepare
+from spml_nb.data.official.registry import (
+    BENCHMARKS,
+    Archive,
+    Listing,
+    benchmark_names,
+    find_benchmark,
+    list_missing_files,
+    prepare_benchmark,
+)
 
 pytestmark = pytest.mark.filterwarnings(
     'ignore:.*(never used|no training image has it|No positive)'
@@ -24,7 +32,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 def test_every_benchmark_is_registered_with_the_protocols_counts():
-    found = {name: find(name) for name in MAKERS}
+    found = {name: find_benchmark(name) for name in MAKERS}
     assert {
         name: (b.counts['train'], b.counts['test'], b.counts['classes'])
         for name, b in found.items()
@@ -45,7 +53,7 @@ def test_every_benchmark_is_registered_with_the_protocols_counts():
         'pets': (3_680, 3_669, 37),
         'sun': (19_850, 19_850, 397),
     }
-    assert registry.REGISTRY.keys() == BENCHMARKS.keys() == set(names())
+    assert registry.REGISTRY.keys() == BENCHMARKS.keys() == set(benchmark_names())
 
 
 def test_wrong_counts_stop_before_a_table_is_written(voc12, tmp_path):
@@ -58,7 +66,7 @@ def test_wrong_counts_stop_before_a_table_is_written(voc12, tmp_path):
             'not the official files',
         ),
     ):
-        prepare(
+        prepare_benchmark(
             local('voc12', folder, server.url), tmp_path / 'data', **TELL
         )  # the protocol's own counts
     assert (
@@ -75,10 +83,10 @@ def test_the_counts_are_the_protocols():
         'cub': (5994, 5794, 312),
     }
     for name, (train, test, classes) in known.items():
-        assert find(name).counts == {'train': train, 'test': test, 'classes': classes}
-    assert find('ccp').counts == {'images': 2098, 'classes': 58}
-    for name in names():
-        for archive in find(name).archives:
+        assert find_benchmark(name).counts == {'train': train, 'test': test, 'classes': classes}
+    assert find_benchmark('ccp').counts == {'images': 2098, 'classes': 58}
+    for name in benchmark_names():
+        for archive in find_benchmark(name).archives:
             assert (
                 all(url.startswith(('http://', 'https://')) for url in archive.urls)
                 and len(archive.md5 or 32 * ' ') == 32
@@ -90,7 +98,7 @@ def test_images_that_are_missing_or_damaged_are_named(voc12, tmp_path, damage):
     folder, (train, _), _ = voc12
     with serve(folder) as server:
         benchmark = local('voc12', folder, server.url, counts=COUNTS12)
-        prepare(benchmark, tmp_path, **TELL)
+        prepare_benchmark(benchmark, tmp_path, **TELL)
         (tmp_path / 'voc12' / 'ready.json').unlink()
         file = tmp_path / 'voc12/images/trainval/VOCdevkit/VOC2012/JPEGImages' / f'{train[3]}.jpg'
         content = file.read_bytes()
@@ -98,8 +106,8 @@ def test_images_that_are_missing_or_damaged_are_named(voc12, tmp_path, damage):
         if damage != 'missing':
             file.write_bytes(content[:-200] if damage == 'truncated' else b'none')
         with refused('1 images below', train[3]):
-            prepare(benchmark, tmp_path, **TELL)
-        assert len(server.log) == 1 and check(benchmark, tmp_path) == [
+            prepare_benchmark(benchmark, tmp_path, **TELL)
+        assert len(server.log) == 1 and list_missing_files(benchmark, tmp_path) == [
             f'{tmp_path / "voc12"} has not been verified: give `spml data voc12`.'
         ]
 
@@ -108,7 +116,7 @@ def test_check_says_what_is_missing_at_every_step(voc12, tmp_path):
     folder, (train, _), _ = voc12
 
     def told():
-        return ' '.join(check(benchmark, tmp_path))
+        return ' '.join(list_missing_files(benchmark, tmp_path))
 
     with serve(
         folder,
@@ -118,7 +126,7 @@ def test_check_says_what_is_missing_at_every_step(voc12, tmp_path):
         benchmark = local('voc12', folder, server.url, counts=COUNTS12)
         assert 'is missing; from http' in told() and 'has not been verified' in told()
         with refused('404'):
-            prepare(benchmark, tmp_path, **TELL)
+            prepare_benchmark(benchmark, tmp_path, **TELL)
         assert '30.0 kB' in told()
         fetch.download(
             [f'{server.url}/VOCtrainval_11-May-2012.tar'],
@@ -126,13 +134,13 @@ def test_check_says_what_is_missing_at_every_step(voc12, tmp_path):
             **TELL,
         )
         assert 'not unpacked' in told()
-        prepare(benchmark, tmp_path, **TELL)
+        prepare_benchmark(benchmark, tmp_path, **TELL)
         assert told() == ''
         (
             tmp_path / 'voc12/images/trainval/VOCdevkit/VOC2012/JPEGImages' / f'{train[3]}.jpg'
         ).write_bytes(jpeg([1] * 20) + b' ')
         assert 'have changed since' in told()
-        prepare(benchmark, tmp_path, **TELL)  # decodes, so it is verified as it is now
+        prepare_benchmark(benchmark, tmp_path, **TELL)  # decodes, so it is verified as it is now
         assert told() == ''
         (
             tmp_path / 'voc12/images/trainval/VOCdevkit/VOC2012/JPEGImages' / f'{train[3]}.jpg'
@@ -144,13 +152,13 @@ def test_nothing_that_verifies_is_touched(voc12, tmp_path):
     folder, *_ = voc12
     with serve(folder) as server:
         benchmark = local('voc12', folder, server.url, counts=COUNTS12)
-        prepare(benchmark, tmp_path, **TELL)
+        prepare_benchmark(benchmark, tmp_path, **TELL)
         stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / 'voc12').rglob('*')}
         for away in (None, 'ready.json', 'downloads/VOCtrainval_11-May-2012.tar'):
             if away:
                 stamps.pop(tmp_path / 'voc12' / away)
                 (tmp_path / 'voc12' / away).unlink()
-            prepare(benchmark, tmp_path, **TELL)
+            prepare_benchmark(benchmark, tmp_path, **TELL)
             assert all(
                 path.stat().st_mtime_ns == stamp
                 for path, stamp in stamps.items()
@@ -166,19 +174,19 @@ def test_a_table_of_ones_own_is_not_overwritten(voc12, tmp_path):
     with serve(folder) as server:
         benchmark = local('voc12', folder, server.url, counts=COUNTS12)
         with refused('not written by this command', 'move'):
-            prepare(benchmark, tmp_path, **TELL)
+            prepare_benchmark(benchmark, tmp_path, **TELL)
         assert server.log == []
         (tmp_path / 'voc12' / 'labels.csv').unlink()
-        prepare(benchmark, tmp_path, **TELL)
+        prepare_benchmark(benchmark, tmp_path, **TELL)
         (tmp_path / 'voc12' / 'ready.json').unlink()
         (tmp_path / 'voc12' / 'labels.csv').write_text('mine')
         with refused('differs from the official labels'):
-            prepare(benchmark, tmp_path, **TELL)
+            prepare_benchmark(benchmark, tmp_path, **TELL)
         (tmp_path / 'voc12' / 'labels.csv').unlink()
-        prepare(benchmark, tmp_path, **TELL)
+        prepare_benchmark(benchmark, tmp_path, **TELL)
         (tmp_path / 'voc12' / 'labels.csv').write_text('mine')  # corrections after it was verified
         with refused('differs from the official labels'):
-            prepare(benchmark, tmp_path, **TELL)
+            prepare_benchmark(benchmark, tmp_path, **TELL)
     assert (tmp_path / 'voc12' / 'labels.csv').read_text() == 'mine'
 
 
@@ -193,11 +201,11 @@ def test_a_damaged_archive_is_set_aside_and_fetched_anew(tmp_path):
     with serve(tmp_path / 'served') as server:
         benchmark = local('ccp', tmp_path / 'served', server.url, counts={'images': 1})
         with refused('is not unpacked', 'clothing-co-parsing.zip.bad'):
-            prepare(benchmark, tmp_path, **TELL)
-        assert 'is missing' in check(benchmark, tmp_path)[0]
+            prepare_benchmark(benchmark, tmp_path, **TELL)
+        assert 'is missing' in list_missing_files(benchmark, tmp_path)[0]
         file.write_bytes(whole)
         with refused('too few to split'):
-            prepare(
+            prepare_benchmark(
                 benchmark, tmp_path, **TELL
             )  # one photo: the archive is read, and no split fits
         assert len(server.log) == 2
@@ -210,7 +218,7 @@ def test_an_archive_that_leads_outside_is_refused(tmp_path):
         {'clothing-co-parsing-master/../../../../evil': b'!'},
     )
     with serve(tmp_path / 'served') as server, refused('would be outside'):
-        prepare(local('ccp', tmp_path / 'served', server.url), tmp_path / 'data', **TELL)
+        prepare_benchmark(local('ccp', tmp_path / 'served', server.url), tmp_path / 'data', **TELL)
     assert (
         not list(tmp_path.rglob('evil'))
         and not (tmp_path / 'data' / 'ccp' / 'images' / 'repository').exists()
@@ -223,7 +231,13 @@ def test_two_at_once_prepare_once(voc12, tmp_path):
     with serve(folder) as server, ThreadPoolExecutor(2) as both:
         benchmark = local('voc12', folder, server.url, counts=COUNTS12)
         assert (
-            len({*both.map(lambda _: prepare(benchmark, tmp_path, tell=told.append), range(2))})
+            len(
+                {
+                    *both.map(
+                        lambda _: prepare_benchmark(benchmark, tmp_path, tell=told.append), range(2)
+                    )
+                }
+            )
             == 1
         )
         assert len(server.log) == 1
@@ -248,12 +262,12 @@ def test_files_by_hand_are_asked_for_and_single_files_and_siblings_are_used(voc1
             'VOCtrainval_11-May-2012.tar must be brought by hand',
             f"Put it into {tmp_path / 'a' / 'voc12' / 'downloads'}.",
         ):
-            prepare(by_hand, tmp_path / 'a', **TELL)
+            prepare_benchmark(by_hand, tmp_path / 'a', **TELL)
         assert server.log == []
         (tmp_path / 'a/cub/downloads').mkdir(parents=True)
         sibling = tmp_path / 'a/cub/downloads/VOCtrainval_11-May-2012.tar'
         sibling.write_bytes((folder / sibling.name).read_bytes())
-        prepare(
+        prepare_benchmark(
             dataclasses.replace(given, archives=(given.archives[0], note)), tmp_path / 'a', **TELL
         )  # its checksum says that it is the same
         assert [name for name, _ in server.log] == ['note.json']
@@ -264,11 +278,11 @@ def test_a_mirror_is_tried_first_and_the_official_address_next(voc12, tmp_path, 
     folder, *_ = voc12
     with serve(folder, status={'VOCtrainval_11-May-2012.tar': [404]}) as server:
         benchmark = local('voc12', folder, server.url, counts=COUNTS12)
-        prepare(benchmark, tmp_path / 'a', mirror=f'{server.url}/mirror', **TELL)
+        prepare_benchmark(benchmark, tmp_path / 'a', mirror=f'{server.url}/mirror', **TELL)
         assert len(server.log) == 2
         (tmp_path / 'disk').mkdir()
         (tmp_path / 'disk' / 'voc12').symlink_to(folder)
-        prepare(benchmark, tmp_path / 'b', mirror=str(tmp_path / 'disk'), **TELL)
+        prepare_benchmark(benchmark, tmp_path / 'b', mirror=str(tmp_path / 'disk'), **TELL)
         assert len(server.log) == 2
 
 
@@ -304,7 +318,7 @@ def test_official_files_that_are_garbled_are_named(tmp_path, name, place, conten
     if name == 'cub':
         (tmp_path / 'archive' / 'attributes.txt').write_text('1 one\n')
     with refused(told):
-        find(name).read(tmp_path)
+        find_benchmark(name).read(tmp_path)
 
 
 # ---- tables
@@ -323,13 +337,19 @@ def test_a_large_table_is_kept_as_a_matrix_and_means_the_same(tmp_path, monkeypa
         ['train'] * 20 + ['test'] * 10,
     )
     benchmark = dataclasses.replace(
-        find('voc12'), name='vaw', read=lambda folder: listing, archives=(), counts={'images': 30}
+        find_benchmark('voc12'),
+        name='vaw',
+        read=lambda folder: listing,
+        archives=(),
+        counts={'images': 30},
     )
     tables = {}
     for most, file in ((10**9, 'labels.csv'), (10, 'labels.npz')):
         monkeypatch.setattr(registry, 'MOST_CELLS', most)
         for validation in ('drawn', 'none'):
-            prepare(dataclasses.replace(benchmark, validation=validation), tmp_path, **TELL)
+            prepare_benchmark(
+                dataclasses.replace(benchmark, validation=validation), tmp_path, **TELL
+            )
             assert [path.name for path in (tmp_path / 'vaw').glob('labels.*')] == [file]
             tables[file, validation] = data = datasets.load('vaw', root=tmp_path)
             assert (
@@ -353,9 +373,9 @@ def test_an_image_that_is_listed_twice_stops_before_a_table_is_written(tmp_path)
     (tmp_path / 'vaw' / 'images' / 'a.jpg').write_bytes(jpeg([1]))
     listing = Listing(['a.jpg'] * 20, np.ones((20, 1), np.int8), ['a'])
     with refused('only 1 different images'):
-        prepare(
+        prepare_benchmark(
             dataclasses.replace(
-                find('voc12'),
+                find_benchmark('voc12'),
                 name='vaw',
                 read=lambda folder: listing,
                 archives=(),
@@ -428,8 +448,10 @@ def test_ctrl_c_ends_quietly(monkeypatch, capsys):
 def test_what_must_be_brought_is_named_with_its_place(tmp_path):
     for name in ('nus', 'wider', 'vispr', 'imagenet', 'cars'):
         with pytest.raises(SpmlError) as caught:
-            prepare(name, tmp_path, tell=lambda line: None)
+            prepare_benchmark(name, tmp_path, tell=lambda line: None)
         assert 'must be brought by hand' in str(caught.value) and str(tmp_path / name) in str(
             caught.value
         )
-        assert next(a.file for a in find(name).archives if not a.urls) in str(caught.value)
+        assert next(a.file for a in find_benchmark(name).archives if not a.urls) in str(
+            caught.value
+        )

@@ -6,7 +6,7 @@ from PIL import Image
 from small_copies import refused
 
 from spml_nb.data.folder import Listing
-from spml_nb.data.official.shrink import QUALITY, Small, shrink
+from spml_nb.data.official.shrink import QUALITY, Small, shrink_images
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_photo_keeps_its_place_its_colours_and_its_box(tmp_path):
     ]
     (tmp_path / 'images').mkdir()
     (tmp_path / 'images' / 'old.jpg').touch()
-    shrink(
+    shrink_images(
         Listing(['c.jpg', 'a.jpg', 'b.jpg'], np.ones((3, 1), np.int8), ['x'], None, originals),
         tmp_path / 'images',
         Small(20),
@@ -73,7 +73,7 @@ def test_all_photos_or_none(tmp_path, damage):
         for name in 'abc'
     ]
     with refused(tmp_path / 'b.jpg', 'cannot be read as a photo', 'Remove the archive'):
-        shrink(
+        shrink_images(
             Listing(['a.jpg', 'b.jpg', 'c.jpg'], np.ones((3, 1), np.int8), ['x'], None, originals),
             tmp_path / 'images',
             Small(30),

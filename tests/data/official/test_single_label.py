@@ -6,7 +6,7 @@ import torchvision.datasets as theirs
 from small_copies import pairs
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.official.registry import find
+from spml_nb.data.official.registry import find_benchmark
 
 pytestmark = pytest.mark.filterwarnings(
     'ignore:.*(never used|no training image has it|No positive)'
@@ -36,12 +36,15 @@ def test_imagenet_refuses_folders_that_differ(unpacked):
     folder, _ = unpacked('imagenet')
     (folder / 'val' / 'n99999999').mkdir()
     with pytest.raises(SpmlError, match='n99999999'):
-        find('imagenet').read(folder)
+        find_benchmark('imagenet').read(folder)
 
 
 def test_caltech_trains_on_30_images_of_each_class_drawn_once(unpacked):
     folder, (names, _, _, _) = unpacked('caltech101')
-    first, again = find('caltech101').read(folder), find('caltech101').read(folder)
+    first, again = (
+        find_benchmark('caltech101').read(folder),
+        find_benchmark('caltech101').read(folder),
+    )
     assert first.images == again.images and len(set(first.images)) == 64
     for k in range(2):
         assert (first.labels[:60, k] > 0).sum() == 30
@@ -50,7 +53,7 @@ def test_caltech_trains_on_30_images_of_each_class_drawn_once(unpacked):
     for file in [*(folder / 'photos/101_ObjectCategories/Faces_easy').iterdir()][:2]:
         file.unlink()
     with pytest.raises(SpmlError, match="'Faces_easy' has 30 images"):
-        find('caltech101').read(folder)
+        find_benchmark('caltech101').read(folder)
 
 
 def ours_and_theirs(images, labels):
@@ -117,7 +120,7 @@ def ours_and_theirs(images, labels):
 )
 def test_torchvision_reads_the_same(unpacked, tmp_path, monkeypatch, name, kind, place, parts):
     folder, (class_names, _, _, _) = unpacked(name)
-    listing = find(name).read(folder)
+    listing = find_benchmark(name).read(folder)
     for link, target in place.items():
         (tmp_path / 'theirs' / link).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / 'theirs' / link).symlink_to(folder / target)
@@ -161,4 +164,4 @@ def test_official_files_that_contradict_each_other_are_refused(
         else:
             file.write_text(file.read_text().replace(old, new))
     with pytest.raises(SpmlError, match=told):
-        find(name).read(folder)
+        find_benchmark(name).read(folder)

@@ -20,7 +20,7 @@ from small_copies import TELL, ccp_members, mat, refused
 from spml_nb import data as datasets
 from spml_nb.data.folder import Listing, split_by_row
 from spml_nb.data.official import registry, small_photos
-from spml_nb.data.official.registry import check, find, prepare
+from spml_nb.data.official.registry import find_benchmark, list_missing_files, prepare_benchmark
 
 pytestmark = pytest.mark.filterwarnings(
     'ignore:.*(never used|no training image has it|No positive)'
@@ -149,7 +149,7 @@ REAL, TINY = (
 
 
 def commit(name):
-    return re.search(r'[0-9a-f]{40}', find(name).archives[0].urls[0])[0]
+    return re.search(r'[0-9a-f]{40}', find_benchmark(name).archives[0].urls[0])[0]
 
 
 def encoded(image):
@@ -254,14 +254,17 @@ def test_the_larger_set_goes_on_where_the_small_one_ends(tmp_path, larger):
     rows = [(image.format(k), words, None) for k in range(1, 6004)]
     LAYOUTS[larger](tmp_path, rows, lambda k: b'')
     originals = tmp_path / 'originals'
-    for archive in find(larger).archives:
+    for archive in find_benchmark(larger).archives:
         place = originals / archive.subfolder
         place.mkdir(parents=True, exist_ok=True)
         if archive.file.endswith('.zip'):
             shutil.unpack_archive(tmp_path / archive.file, place)
         else:
             shutil.copy(tmp_path / archive.file, place)
-    whole, part = find(larger).read(originals), find(LARGER[larger]).read(originals)
+    whole, part = (
+        find_benchmark(larger).read(originals),
+        find_benchmark(LARGER[larger]).read(originals),
+    )
     assert whole.images == [image for image, *_ in rows] and part.images == whole.images[:6000]
 
 
@@ -283,7 +286,7 @@ def test_a_set_is_the_same_as_the_photos_at_hand(served, tmp_path, photos_at_han
         with Image.open(folder / 'images' / rows[k][0]) as small:
             large = (
                 small.resize((2 * small.width, 2 * small.height))
-                if min(small.size) == find(name).small.side
+                if min(small.size) == find_benchmark(name).small.side
                 else small.copy()
             )
         if name != 'cub_crops':
@@ -311,7 +314,7 @@ def test_a_set_is_the_same_as_the_photos_at_hand(served, tmp_path, photos_at_han
 
 def test_the_photos_at_hand_are_not_larger_than_their_sets_allow(photos_at_hand):
     for name in AT_HAND:
-        small = find(name).small
+        small = find_benchmark(name).small
         for image in itertools.islice(datasets.load(photos_at_hand(name)).images, 0, None, 40):
             with Image.open(image) as photo:
                 assert photo.size == small.size(*photo.size)
@@ -327,15 +330,18 @@ def test_the_themes_are_the_published_ones(photos_at_hand, monkeypatch):
         [row['split'] for row in rows],
     )
     monkeypatch.setattr(small_photos, '_read_corel5k', lambda folder: listing)
-    benchmark = find('corel5k_themes')
+    benchmark = find_benchmark('corel5k_themes')
     registry.verify_listing(benchmark, benchmark.read(Path()), Path())
 
 
 def test_the_shipped_table_is_the_published_one(tmp_path):
     (tmp_path / 'trainval/VOCdevkit/VOC2012/JPEGImages').mkdir(parents=True)
-    benchmark = find('voc12_animals')
+    benchmark = find_benchmark('voc12_animals')
     registry.verify_listing(benchmark, listing := benchmark.read(tmp_path), tmp_path)
-    assert listing.images == sorted(listing.images) and benchmark.archives == find('voc12').archives
+    assert (
+        listing.images == sorted(listing.images)
+        and benchmark.archives == find_benchmark('voc12').archives
+    )
 
 
 # ---- what may go wrong
@@ -347,13 +353,13 @@ def test_other_labels_are_refused_before_a_photo_is_made(served, tmp_path):
     changes = {'counts': {'images': 12, 'classes': 2}, 'digest': registry.hash_listing(listing)}
     benchmark, server = served('coco18', [*rows[:-1], (rows[-1][0], ['horse'], None)], **changes)
     with refused('names, labels or split that differ', 'not the official files'):
-        prepare(benchmark, tmp_path / 'data', **TELL)
+        prepare_benchmark(benchmark, tmp_path / 'data', **TELL)
     assert sorted(path.name for path in (tmp_path / 'data' / 'coco18').iterdir()) == [
         'downloads',
         'originals',
     ]
     with refused('names, labels or split that differ'):
-        prepare(benchmark, tmp_path / 'data', **TELL)
+        prepare_benchmark(benchmark, tmp_path / 'data', **TELL)
     assert len(server.log) == 1
 
 
@@ -389,11 +395,11 @@ def test_another_layout_or_a_missing_photo_is_named(served, tmp_path):
         'coco18', drawn('coco18'), lambda k: TINY_BYTES if k != 4 else b'none', **changes
     )
     with refused('5.jpg cannot be read as a photo', 'Remove the archive'):
-        prepare(benchmark, tmp_path / 'data', **TELL)
+        prepare_benchmark(benchmark, tmp_path / 'data', **TELL)
     assert not (tmp_path / 'data' / 'coco18' / 'images').exists()
     zip_of(tmp_path / 'served' / benchmark.archives[0].file, {'elsewhere/data/0.jpg': TINY_BYTES})
     with refused('repository/elsewhere has no train.csv', 'not the official layout'):
-        prepare(benchmark, tmp_path / 'anew', **TELL)
+        prepare_benchmark(benchmark, tmp_path / 'anew', **TELL)
 
 
 def test_photos_of_ones_own_stay_and_a_changed_photo_is_made_again(served, tmp_path):
@@ -402,31 +408,31 @@ def test_photos_of_ones_own_stay_and_a_changed_photo_is_made_again(served, tmp_p
     (folder / 'images').mkdir(parents=True)
     (folder / 'images' / 'mine.jpg').write_bytes(TINY_BYTES)
     with refused('images was not written by this command', 'move'):
-        prepare(benchmark, tmp_path, **TELL)
+        prepare_benchmark(benchmark, tmp_path, **TELL)
     assert (folder / 'images' / 'mine.jpg').is_file() and server.log == []
     (folder / 'images' / 'mine.jpg').unlink()
     (folder / 'images').rmdir()
     first = ready(benchmark, tmp_path)
     first.images[3].write_bytes(b'none')
-    assert 'have changed since' in check(benchmark, tmp_path)[0]
+    assert 'have changed since' in list_missing_files(benchmark, tmp_path)[0]
     before = len(server.log)
     assert ready(benchmark, tmp_path).fingerprint == first.fingerprint and len(server.log) == before
     for file in (folder / 'downloads').iterdir():
         file.unlink()
-    assert check(benchmark, tmp_path) == []
+    assert list_missing_files(benchmark, tmp_path) == []
 
 
 def test_source_and_terms_are_shown_before_anything_is_fetched(served, tmp_path):
     _, benchmark, server = small_copy('corel5k', served)
     told = []
-    prepare(benchmark, tmp_path, tell=lambda line: told.append((line, len(server.log))))
+    prepare_benchmark(benchmark, tmp_path, tell=lambda line: told.append((line, len(server.log))))
     assert told[:2] == [
         (f'corel5k: from {server.url}', 0),
         (f'corel5k: terms of use: {benchmark.licence}', 0),
     ]
-    prepare(benchmark, tmp_path, tell=(again := []).append)
+    prepare_benchmark(benchmark, tmp_path, tell=(again := []).append)
     assert again == [f'corel5k is ready: {tmp_path / "corel5k"}']
-    assert all(find(name).licence.strip() for name in registry.names())
+    assert all(find_benchmark(name).licence.strip() for name in registry.benchmark_names())
 
 
 # ---- Clothing Co-Parsing
@@ -473,11 +479,11 @@ def test_ccp_agrees_with_the_photos_at_hand(ccp, tmp_path):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
     (tmp_path / 'repository' / 'clothing-co-parsing-master' / 'photos').symlink_to(ccp / 'images')
-    listing = find('ccp').read(tmp_path)
+    listing = find_benchmark('ccp').read(tmp_path)
     kept = [listing.class_names.index(name) for name in data.class_names]
     assert np.array_equal(listing.labels[:, kept], data.labels) and len(listing.class_names) == 58
     assert (np.delete(listing.labels, kept, 1) == -1).all() and [
         Path(name).name for name in listing.images
     ] == [path.name for path in data.images]
     found = registry._counts(listing)
-    assert all(found[what] == count for what, count in find('ccp').counts.items())
+    assert all(found[what] == count for what, count in find_benchmark('ccp').counts.items())

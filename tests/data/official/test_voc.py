@@ -9,7 +9,7 @@ from small_copies import COUNTS12, TELL, voc_members, voc_words
 
 from spml_nb import data as datasets
 from spml_nb.data import fetch, labels
-from spml_nb.data.official.registry import find, prepare
+from spml_nb.data.official.registry import find_benchmark, prepare_benchmark
 from spml_nb.data.official.voc import VOC_CLASSES
 
 pytestmark = pytest.mark.filterwarnings(
@@ -24,7 +24,7 @@ def test_voc12_from_server_to_scores(voc12, tmp_path, monkeypatch):
         monkeypatch.setattr(fetch.time, 'sleep', lambda seconds: None)
         data, scores = trained(benchmark, tmp_path / 'data', monkeypatch, labels='single')
         assert 0 <= scores['map'] <= 100
-        prepare(benchmark, tmp_path / 'data', **TELL)
+        prepare_benchmark(benchmark, tmp_path / 'data', **TELL)
         assert [(name, asked) for name, asked in server.log] == [
             ('VOCtrainval_11-May-2012.tar', None),
             ('VOCtrainval_11-May-2012.tar', 'bytes=20000-'),
@@ -84,6 +84,6 @@ def test_the_true_voc_labels_survive_the_image_sets(label_matrices, tmp_path):
     for member, content in voc_members(2012, parts, images=False).items():
         (tmp_path / 'trainval' / member).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / 'trainval' / member).write_bytes(content)
-    listing = find('voc12').read(tmp_path)
+    listing = find_benchmark('voc12').read(tmp_path)
     assert [Path(name).stem for name in listing.images[len(names) :]] == names == sorted(names)
     assert np.array_equal(listing.labels[len(names) :], np.where(truth == 1, 1, -1))

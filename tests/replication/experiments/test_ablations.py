@@ -16,22 +16,22 @@ from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods.core import ViewOutputs, create
 from spml_nb.models.heads import Outputs
-from spml_nb.replication import arms, claims, published, tables
+from spml_nb.replication import ablation_arms, claims, published, tables
 from spml_nb.replication.claims import Number
 from spml_nb.replication.experiments import ablations
 from spml_nb.runs.config import resolve
-from spml_nb.sweeps.queue import key
+from spml_nb.sweeps.queue import run_key
 
 OUTPUTS = Path(__file__).resolve().parents[3] / 'outputs'
 ASSETS = Path(__file__).resolve().parents[3] / 'spml_nb' / 'assets'
-ALL = arms.read_ablations()
+ALL = ablation_arms.read_ablations()
 OF_COMPONENT = [claim for claim in claims.read_claims() if claim.of_component]
 
 
 @pytest.fixture
 def any_rate(monkeypatch):
     rate = {'lr': 0.01, 'threshold': 0.7}
-    for module in (arms, ablations):
+    for module in (ablation_arms, ablations):
         monkeypatch.setattr(module, 'choose_arm_rate', lambda ablation, dataset, runs: rate)
 
 
@@ -56,7 +56,7 @@ def config_of(operand):
     if operand.arm:
         name, arm, column = operand.arm
         ablation = ALL[name]
-        return arms.arm_configs(ablation, arm, ablation.columns[column], pd.DataFrame())[0]
+        return ablation_arms.arm_configs(ablation, arm, ablation.columns[column], pd.DataFrame())[0]
     if operand.cell:
         cell = published.index_cells(operand.paper, operand.cell[0])[operand.cell[1:]]
     else:
@@ -101,7 +101,7 @@ def test_a_loss_is_another_one_with_its_switches_off():
         for name, s in zip(('weak', 'strong'), logits, strict=True)
     }
     index = torch.arange(6)
-    for loss, part in arms._content()['parts'].items():
+    for loss, part in ablation_arms._content()['parts'].items():
         small = create(loss, z, epochs=9, features=8)
         large = create(part['loss'], z, epochs=9, features=8, **part['hparams'])
         each = ViewOutputs(views if 'strong' in large.views else {'weak': views['weak']})
@@ -131,7 +131,7 @@ def test_claims_and_ablations_name_each_other():
 def test_our_sets_stand_for_the_papers():
     for ablation in ALL.values():
         for column, dataset in ablation.columns.items():
-            theirs = arms.published_arm_config(ablation, next(iter(ablation.arms)), column)
+            theirs = ablation_arms.published_arm_config(ablation, next(iter(ablation.arms)), column)
             assert published.find_stand_in(theirs['dataset'], 'photos') == dataset
 
 
@@ -154,17 +154,17 @@ def entries(**changes):
 def test_an_arm_that_differs_in_more_or_less_than_one_thing_is_refused(
     change, message, monkeypatch
 ):
-    monkeypatch.setattr(arms, '_content', lambda: entries(**change))
+    monkeypatch.setattr(ablation_arms, '_content', lambda: entries(**change))
     with pytest.raises(SpmlError, match=message):
-        arms.read_ablations.__wrapped__()
+        ablation_arms.read_ablations.__wrapped__()
 
 
 def trials(scores, dataset='voc12_animals'):
     """Invented runs of EM. scores: {rate: [(validation mAP, best epoch) of each seed]}."""
     lines = {}
-    for config in arms.list_rate_trials(ALL['em_apl_parts'], dataset):
+    for config in ablation_arms.list_rate_trials(ALL['em_apl_parts'], dataset):
         val_map, best_epoch = scores[config.lr][config.seed - 1000]
-        lines[key(config)] = {'val_map': val_map, 'best_epoch': best_epoch}
+        lines[run_key(config)] = {'val_map': val_map, 'best_epoch': best_epoch}
     return pd.DataFrame.from_dict(lines, orient='index')
 
 
@@ -185,9 +185,9 @@ LATER, LATE_AND_LOW = [(51, 40), (51, 40), (51, 40)], [(40, 40), (40, 40), (40, 
 def test_the_rate_is_the_best_of_those_at_which_apl_acts(high, middle, low, chosen):
     ablation = ALL['em_apl_parts']
     runs = trials({1e-3: high, 3e-4: middle, 1e-4: low})
-    assert arms.choose_arm_rate(ablation, 'voc12_animals', runs) == {'lr': chosen}
-    assert arms.choose_arm_rate(ablation, 'voc12_animals', runs.iloc[1:]) == {}
-    assert arms.choose_arm_rate(ablation, 'coco18', runs) == {}
+    assert ablation_arms.choose_arm_rate(ablation, 'voc12_animals', runs) == {'lr': chosen}
+    assert ablation_arms.choose_arm_rate(ablation, 'voc12_animals', runs.iloc[1:]) == {}
+    assert ablation_arms.choose_arm_rate(ablation, 'coco18', runs) == {}
 
 
 def test_arms_share_everything_but_their_switch(any_rate):
@@ -197,7 +197,9 @@ def test_arms_share_everything_but_their_switch(any_rate):
     assert heads == sorted(heads, key='labelwise'.__eq__)  # the slow ones last
     for ablation, dataset in itertools.product(ALL.values(), ('voc12_animals', 'coco18')):
         seeds = range(5 if ablation.head == 'labelwise' else 10)
-        runs = {arm: arms.arm_configs(ablation, arm, dataset, None) for arm in ablation.arms}
+        runs = {
+            arm: ablation_arms.arm_configs(ablation, arm, dataset, None) for arm in ablation.arms
+        }
         assert all([c.seed for c in each] == list(seeds) for each in runs.values())
         shared = {
             tuple((name, str(v)) for name, v in vars(c).items() if name not in ('loss', 'hparams'))
@@ -216,9 +218,9 @@ def invented(any_rate):
     lines = {}
     ablation = ALL['lac_parts']
     for dataset, (k, arm) in itertools.product(ablation.columns.values(), enumerate(ablation.arms)):
-        for config in arms.arm_configs(ablation, arm, dataset, None):
+        for config in ablation_arms.arm_configs(ablation, arm, dataset, None):
             two = arm in ('second stage alone', 'two-stage', 'queue')
-            lines[key(config)] = {
+            lines[run_key(config)] = {
                 'test_map': 40.0 + 2 * k + config.seed * (1 + 0.1 * k),
                 'exercised': 1.0 if two else np.nan,
                 'best_stage': 2 if two else 1,
@@ -253,7 +255,7 @@ def test_the_page_has_a_row_for_each_arm(invented):
 
 def test_nothing_is_written_without_runs(any_rate, tmp_path, monkeypatch):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
-    assert settings.path('outputs') == tmp_path
+    assert settings.get_folder('outputs') == tmp_path
     assert ablations.write_ablations(pd.DataFrame()) == [] and not list(tmp_path.iterdir())
 
 

@@ -39,9 +39,9 @@ def test_the_runs_are_the_declared_ones_with_the_settings_of_the_search_on_even_
     known = pd.DataFrame(
         {'val_map': 50.0},
         index=[
-            queue.key(c)
+            queue.run_key(c)
             for loss in biased.METHODS
-            for c in search.candidates(Row(loss), 'photos', 'coco18')
+            for c in search.search_configs(Row(loss), 'photos', 'coco18')
         ],
     )
     runs = biased.plan_biased_runs(known, ['coco18'])
@@ -52,14 +52,16 @@ def test_the_runs_are_the_declared_ones_with_the_settings_of_the_search_on_even_
     )
     for row in runs.itertuples():
         (even,) = (
-            c for c in search.finals(Row(row.loss), 'photos', 'coco18', known) if c.seed == row.seed
+            c
+            for c in search.final_configs(Row(row.loss), 'photos', 'coco18', known)
+            if c.seed == row.seed
         )
         assert {
             name for name in vars(even) if getattr(even, name) != getattr(row.config, name)
         } == ({'labels'} if row.labels != 'single' else set())
     assert len(biased.plan_biased_runs(pd.DataFrame())) == 0
     scores = pd.concat(
-        [known, pd.DataFrame({'test_map': 40.0}, index=[queue.key(runs.config[70])])]
+        [known, pd.DataFrame({'test_map': 40.0}, index=[queue.run_key(runs.config[70])])]
     )
     assert biased.plan_biased_runs(scores, ['coco18']).test_map.notna().to_numpy().nonzero()[
         0
@@ -129,7 +131,8 @@ def test_the_chance_of_the_test_images_is_that_of_the_runs_where_it_is_measured(
     monkeypatch.setattr(statistics, 'image_error', lambda names, *_: asked.append(names) or 1.0)
     biased.average_by_setting(runs)
     first = {
-        (row.labels, row.loss): queue.key(row.config) for row in runs[runs.seed == 0].itertuples()
+        (row.labels, row.loss): queue.run_key(row.config)
+        for row in runs[runs.seed == 0].itertuples()
     }
     assert asked == [
         [f'{first[labels, loss]} mAP', f"{first[labels, 'an']} mAP"]
@@ -175,10 +178,10 @@ def test_the_page_names_every_number_and_is_written_only_where_there_is_one(monk
         '`single-rare`: mAP changes by −2.0 to −2.0 points in the mean over methods, and the best '
         'method stays the same on 1 of 1 data sets.' in text
     )
-    assert biased.write_biased(pd.DataFrame()) == [] and not settings.path('outputs').exists()
+    assert biased.write_biased(pd.DataFrame()) == [] and not settings.get_folder('outputs').exists()
     monkeypatch.setattr(biased, 'plan_biased_runs', lambda known: runs)
     assert [file.name for file in biased.write_biased(pd.DataFrame())] == [
         'biased.md',
         'biased.csv',
     ]
-    assert len(pd.read_csv(settings.path('outputs') / 'biased.csv')) == 21
+    assert len(pd.read_csv(settings.get_folder('outputs') / 'biased.csv')) == 21

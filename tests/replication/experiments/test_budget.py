@@ -9,7 +9,7 @@ import pytest
 from spml_nb.base import settings
 from spml_nb.replication.experiments import budget
 from spml_nb.sweeps import search
-from spml_nb.sweeps.queue import key
+from spml_nb.sweeps.queue import run_key
 
 
 @pytest.mark.parametrize('seed', range(5))
@@ -50,7 +50,7 @@ def known(monkeypatch):
             more = (run.dataset == 'coco18') + (run.seed == 1001)
             validation = {0: 1.0, 3: 2.0}.get(run.draw, 0.0)
             test = 30.0 + gained + more * (run.loss == 'em')
-            lines[key(run.config)] = {'val_map': validation, 'test_map': test}
+            lines[run_key(run.config)] = {'val_map': validation, 'test_map': test}
     return pd.DataFrame.from_dict(lines, orient='index').assign(run='made')
 
 
@@ -71,7 +71,7 @@ def test_a_search_that_is_not_through_counts_with_the_seeds_that_are(known):
     lost = (
         budget.plan_budget_runs(['ccp']).query("loss == 'em' and seed == 1001 and draw == 9").config
     )
-    averaged = budget.average_by_budget(budget.gains_by_budget(known.drop(key(lost.iloc[0]))))
+    averaged = budget.average_by_budget(budget.gains_by_budget(known.drop(run_key(lost.iloc[0]))))
     assert averaged.seeds.unique().tolist() == [1]
     assert averaged.effect.map(lambda effect: effect.error).isna().all()
 

@@ -16,7 +16,7 @@ RECORD = Path(__file__).resolve().parents[3] / 'outputs' / 'runs.csv'
 
 
 def search():
-    return sweeps.candidates(sweeps.Row('an', 'linear'), 'photos', 'ccp')
+    return sweeps.search_configs(sweeps.Row('an', 'linear'), 'photos', 'ccp')
 
 
 @pytest.fixture(scope='module')
@@ -25,12 +25,12 @@ def known():
     rates: 30, then one more, then two less.
     """
     lines = {
-        sweeps.key(c): {'val_map': 50.0 - abs(k - 2), 'test_map': 0.0}
+        sweeps.run_key(c): {'val_map': 50.0 - abs(k - 2), 'test_map': 0.0}
         for k, c in enumerate(search())
     }
     first = choice.plan_rate_runs(pd.DataFrame.from_dict(lines, orient='index'))
     for run in first.itertuples():
-        lines[sweeps.key(run.config)] = {
+        lines[sweeps.run_key(run.config)] = {
             'val_map': 0.0,
             'test_map': {1: 30.0, 2: 31.0, 3: 28.0}[run.place] + run.seed * (1 + run.place),
         }
@@ -46,10 +46,11 @@ def test_the_three_best_rates_are_trained_with_every_seed(known):
         and (planned.groupby('place').seed.apply(list).map(lambda s: s == list(range(10)))).all()
     )
     assert (
-        planned.config[0] == sweeps.finals(sweeps.Row('an', 'linear'), 'photos', 'ccp', known)[0]
+        planned.config[0]
+        == sweeps.final_configs(sweeps.Row('an', 'linear'), 'photos', 'ccp', known)[0]
     )  # the board's own run
     assert not len(
-        choice.plan_rate_runs(known.drop(sweeps.key(tried[9])))
+        choice.plan_rate_runs(known.drop(sweeps.run_key(tried[9])))
     )  # a search that is not through has chosen nothing
 
 
@@ -78,15 +79,15 @@ def test_changes_are_paired_by_seed_over_seeds_alone(known):
 @pytest.mark.skipif(not RECORD.is_file(), reason='no table of record')
 def test_what_the_claims_say_of_ems_rates_is_so():
     "em_apl-apl: EM with APL against EM at its three best rates, on the cosine head."
-    known = tables.record(RECORD)
+    known = tables.read_recorded_runs(RECORD)
 
     def level(configs):
-        return known.test_map.reindex([sweeps.key(c) for c in configs]).mean()
+        return known.test_map.reindex([sweeps.run_key(c) for c in configs]).mean()
 
     em = choice.plan_rate_runs(known, ['voc12_animals']).query("what == 'EM, cosine head'")
     apl, own = (
         {
-            name: level(sweeps.finals(sweeps.Row(loss, 'cosine'), 'photos', name, known))
+            name: level(sweeps.final_configs(sweeps.Row(loss, 'cosine'), 'photos', name, known))
             for name in ('voc12_animals', 'coco18')
         }
         for loss in ('em_apl', 'em')

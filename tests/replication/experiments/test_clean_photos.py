@@ -8,7 +8,7 @@ from spml_nb.replication import gains
 from spml_nb.replication.experiments import clean_photos
 from spml_nb.replication.experiments.clean_photos import Use
 from spml_nb.sweeps import search
-from spml_nb.sweeps.queue import key
+from spml_nb.sweeps.queue import run_key
 
 SETS = ('voc12_animals', 'coco18')
 # added to the mAP of plain AN, which is 40 plus the seed
@@ -30,14 +30,14 @@ def invented(monkeypatch, sets=SETS):
     for dataset in sets:
         for use, row in clean_photos._rows(dataset):
             for draw, config in enumerate(clean_photos.plan_search(use, row, dataset)):
-                lines[key(config)] = {'val_map': 50.0 + (draw == 2), 'test_map': 0.0}
+                lines[run_key(config)] = {'val_map': 50.0 + (draw == 2), 'test_map': 0.0}
     known = pd.DataFrame.from_dict(lines, orient='index').assign(run='made')
     for dataset in sets:
         for use, row in clean_photos._rows(dataset):
             for config in clean_photos.plan_finals(use, row, dataset, known):
                 bonus = 0.1 * config.seed if use == Use.BESIDE else 0.0
                 level = 40.0 + config.seed + bonus + ADDED[use, row.loss]
-                known.loc[key(config), ['val_map', 'test_map', 'run']] = 50.0, level, 'made'
+                known.loc[run_key(config), ['val_map', 'test_map', 'run']] = 50.0, level, 'made'
     return known
 
 
@@ -90,7 +90,7 @@ def test_the_page_says_what_is_missing_and_has_a_mean_where_all_sets_have_a_gain
     (line,) = [line for line in page.splitlines() if line.startswith(f'| {Use.BESIDE} | em | +4.2')]
     assert line.count('+4.2') == 3
     lost = clean_photos.plan_search(Use.BESIDE, clean_photos.METHODS[0], 'coco18')[0]
-    clean_photos.write_clean_photos(known.drop(key(lost)))
+    clean_photos.write_clean_photos(known.drop(run_key(lost)))
     assert [
         line
         for line in written[0].read_text().splitlines()

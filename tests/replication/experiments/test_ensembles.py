@@ -23,7 +23,7 @@ from spml_nb.replication.experiments.ensembles import (
 )
 from spml_nb.runs.record import read_record
 from spml_nb.statistics import image_draws
-from spml_nb.sweeps.queue import key
+from spml_nb.sweeps.queue import run_key
 
 OUTPUTS = Path(__file__).resolve().parents[3] / 'outputs'
 
@@ -32,13 +32,13 @@ def test_members_know_the_same_labels_and_differ_in_the_seed_of_training(monkeyp
     known = read_record(OUTPUTS / 'runs.csv').set_index('key')
     monkeypatch.setattr(thresholds.queue, 'finished', lambda: known)
     planned = ensembles.plan_members('coco18')
-    assert len({key(config) for config in planned}) == len(planned) == 3 * len(DRAWS) * COPIES
+    assert len({run_key(config) for config in planned}) == len(planned) == 3 * len(DRAWS) * COPIES
     for draw in DRAWS:
         for loss in LOSSES:
             of_both = [c for c in planned if c.label_seed == draw and c.loss == loss]
             assert [config.seed for config in of_both] == [draw, draw + 100, draw + 200]
-            assert key(of_both[0]) in known.index  # a final run of the board
-            assert len({key(config.changed(seed=0)) for config in of_both}) == 1
+            assert run_key(of_both[0]) in known.index  # a final run of the board
+            assert len({run_key(config.changed(seed=0)) for config in of_both}) == 1
 
 
 def test_every_average_is_of_networks_that_are_trained():

@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 from spml_nb.base import settings
-from spml_nb.replication import front, gains
+from spml_nb.replication import front_page, gains
 from spml_nb.replication.experiments import more_photos
 from spml_nb.replication.experiments.more_photos import DATASETS, METHODS, SEEDS
 from spml_nb.sweeps import search
-from spml_nb.sweeps.queue import key
+from spml_nb.sweeps.queue import run_key
 
 
 def level(place, seed):
@@ -25,14 +25,14 @@ def known():
     "All searches, of which the fourth draw is best on validation, and all final runs."
     searches = more_photos.plan_searches()
     lines = {
-        key(config): {'val_map': 50.0 + (draw == 3), 'test_map': 0.0, 'late': 0.0}
+        run_key(config): {'val_map': 50.0 + (draw == 3), 'test_map': 0.0, 'late': 0.0}
         for tried in searches.values()
         for draw, config in enumerate(tried)
     }
     record = pd.DataFrame.from_dict(lines, orient='index').assign(run='made')
     finals = more_photos.plan_finals(record)
     lines = {
-        key(config): {'val_map': 50.0, 'test_map': level(place, config.seed), 'late': 0.25}
+        run_key(config): {'val_map': 50.0, 'test_map': level(place, config.seed), 'late': 0.25}
         for place, configs in finals.items()
         for config in configs
     }
@@ -41,14 +41,16 @@ def known():
 
 def test_every_method_has_the_same_search_at_every_number_of_photos():
     searches = more_photos.plan_searches()
-    assert len(searches) == len(METHODS) * sum(len(more_photos.sizes(name)) for name in DATASETS)
+    assert len(searches) == len(METHODS) * sum(
+        len(more_photos.list_photo_counts(name)) for name in DATASETS
+    )
     for place, tried in searches.items():
         assert [config.lr for config in tried] == search.suite_rates('photos')
         assert {(c.dataset, c.train_images % more_photos.TRAINING[c.dataset]) for c in tried} == {
             (place.dataset, place.photos % more_photos.TRAINING[place.dataset])
         }
         assert {config.seed for config in tried} == {search.SEARCH_SEED}
-    assert len({key(config) for tried in searches.values() for config in tried}) == 10 * len(
+    assert len({run_key(config) for tried in searches.values() for config in tried}) == 10 * len(
         searches
     )
 
@@ -92,11 +94,11 @@ def test_the_page_has_a_line_per_number_and_says_what_is_missing(known, monkeypa
         and 'On the mean of coco18_30k and mirflickr14_10k it falls for EM' in page
     )
     (first, *_) = more_photos.plan_searches(['mirflickr14_10k']).values()
-    assert more_photos.write_more_photos(known.drop(key(first[0])))
+    assert more_photos.write_more_photos(known.drop(run_key(first[0])))
     of_coco = known[
         known.index.isin(
             [
-                key(config)
+                run_key(config)
                 for runs in (
                     more_photos.plan_searches(['coco18_30k']),
                     more_photos.plan_finals(known, ['coco18_30k']),
@@ -116,7 +118,7 @@ def test_the_page_has_a_line_per_number_and_says_what_is_missing(known, monkeypa
 
 def test_the_front_shows_few_some_and_many_photos_of_the_first_set_that_has_them(known):
     measured = more_photos.measure_gains(known)
-    by_size = more_photos.compare_sizes(measured, front.BY_PHOTOS)
+    by_size = more_photos.compare_sizes(measured, front_page.BY_PHOTOS)
     assert by_size['dataset'] == 'coco18_30k' and by_size['names'] == ['HML', 'EM', 'LL-R']
     assert list(by_size['gains']) == [600, 2_400, 19_200]
     gain = (
@@ -127,6 +129,6 @@ def test_the_front_shows_few_some_and_many_photos_of_the_first_set_that_has_them
     for n, (_, em, _) in by_size['gains'].items():
         assert em.mean == gain['coco18_30k', n, 'em', 'linear', 'single']
     begun = measured[(measured.dataset != 'coco18_30k') | (measured.photos != 600)]
-    assert more_photos.compare_sizes(begun, front.BY_PHOTOS)['dataset'] == 'mirflickr14_10k'
+    assert more_photos.compare_sizes(begun, front_page.BY_PHOTOS)['dataset'] == 'mirflickr14_10k'
     nothing = more_photos.measure_gains(known.iloc[:0])
-    assert more_photos.compare_sizes(nothing, front.BY_PHOTOS) == {}
+    assert more_photos.compare_sizes(nothing, front_page.BY_PHOTOS) == {}

@@ -11,9 +11,9 @@ from spml_nb.replication.experiments.observed_choice import (
     average_choice_losses,
     compare_label_rules,
     compare_with_even_draw,
-    count_choice_losses,
     count_label_losses,
     join_label_trials,
+    measure_choice_losses,
     score_rules,
     score_thresholds,
 )
@@ -89,7 +89,7 @@ def test_thresholds_are_chosen_on_validation_and_measured_on_test(made):
 
 
 def test_losses_count_from_the_best_run():
-    losses = count_choice_losses(make_trials()).set_index('rule')
+    losses = measure_choice_losses(make_trials()).set_index('rule')
     assert (
         losses.within['clean_map'] == 0
         and losses.pick['clean_map'] == 0
@@ -109,7 +109,7 @@ def test_losses_count_from_the_best_run():
 
 
 def test_a_set_that_is_not_whole_does_not_count():
-    assert not len(count_choice_losses(make_trials().iloc[:-1]))
+    assert not len(measure_choice_losses(make_trials().iloc[:-1]))
 
 
 def test_rules_are_compared_under_each_draw_on_the_same_runs():

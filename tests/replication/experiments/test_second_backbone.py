@@ -17,9 +17,9 @@ from spml_nb.replication.experiments.second_backbone import (
     SEEDS,
 )
 from spml_nb.runs.config import resolve
-from spml_nb.statistics import RESAMPLED, Scores, image_sd, name_resampled
+from spml_nb.statistics import RESAMPLED_FILE, Scores, default_image_error, resampled_name
 from spml_nb.sweeps import search
-from spml_nb.sweeps.queue import key
+from spml_nb.sweeps.queue import run_key
 
 
 @pytest.fixture(scope='module')
@@ -31,7 +31,7 @@ def searches():
 def searched(searches):
     "Of each search the fourth draw is best on validation."
     lines = {
-        key(config): {'val_map': 50.0 + (draw == 3), 'test_map': 0.0, 'late': 0.0}
+        run_key(config): {'val_map': 50.0 + (draw == 3), 'test_map': 0.0, 'late': 0.0}
         for tried in searches.values()
         for draw, config in enumerate(tried)
     }
@@ -42,14 +42,14 @@ def test_both_backbones_have_the_search_of_the_board(searches):
     assert len(METHODS) == 12 and len(searches) == 2 * len(DATASETS) * (12 + len(BASELINES))
     for place, tried in searches.items():
         row = search.Row(place.loss, place.head)
-        board = search.candidates(row, 'photos', place.dataset)
+        board = search.search_configs(row, 'photos', place.dataset)
         if place.backbone == FIRST:
-            assert [*map(key, tried)] == [*map(key, board)]
+            assert [*map(run_key, tried)] == [*map(run_key, board)]
         else:
             own = {'backbone': FIRST, 'image_size': 224}
-            assert [key(c.changed(**own)) for c in tried] == [*map(key, board)]
+            assert [run_key(c.changed(**own)) for c in tried] == [*map(run_key, board)]
         assert resolve(tried[0]).image_size == {FIRST: 224, SECOND: 260}[place.backbone]
-    assert len({key(c) for tried in searches.values() for c in tried}) == 10 * len(searches)
+    assert len({run_key(c) for tried in searches.values() for c in tried}) == 10 * len(searches)
 
 
 def test_each_backbone_takes_the_draw_that_its_own_search_chose(searches, searched):
@@ -92,7 +92,7 @@ def level(place, seed):
 
 def fabricate_finals(searched, seeds, backbones):
     lines = {
-        key(config): {
+        run_key(config): {
             'val_map': 50.0,
             'test_map': level(place, config.seed),
             'late': 0.25 * (place.backbone == SECOND),
@@ -146,7 +146,7 @@ def test_the_change_of_a_gain_is_paired_over_the_seeds_of_both(measured):
     turned = by_name['voc12_animals', 'wan', 'linear']
     assert turned.mean == pytest.approx(1.1)
     # no seed moves it, so all that is left are test images: those of two differences
-    assert turned.error == pytest.approx(image_sd('voc12_animals') * 2**0.5)
+    assert turned.error == pytest.approx(default_image_error('voc12_animals') * 2**0.5)
     assert by_name['coco18', 'wan', 'linear'].mean == pytest.approx(0)
 
 
@@ -190,12 +190,12 @@ def test_the_interval_holds_what_other_seeds_and_other_test_images_do(measured, 
     )
     assert widths(moved)[1] > 0.1
     on_images = {s.resampled: random.normal(0, 0.3, 100) for s in measured.scores}
-    np.savez(outputs / RESAMPLED, **on_images)
+    np.savez(outputs / RESAMPLED_FILE, **on_images)
     resampled, width = widths(measured)
     assert resampled and width > 0.1
-    np.savez(outputs / RESAMPLED, **{name: np.arange(100.0) for name in on_images})
+    np.savez(outputs / RESAMPLED_FILE, **{name: np.arange(100.0) for name in on_images})
     assert widths(measured) == (True, 0)  # images that move all methods alike
-    assert name_resampled('a', 'mAP') not in on_images
+    assert resampled_name('a', 'mAP') not in on_images
 
 
 def test_signs_of_decided_gains_are_counted_on_the_other_backbone(measured):
@@ -236,7 +236,7 @@ def test_the_page_says_what_is_there_and_what_is_missing(known, searched, output
     assert line.count('(+0.3 ±') == 6 and line.endswith('| – |') and 'In brackets' in page
     finals = second_backbone.plan_finals(searched)
     one = finals[second_backbone.Place('coco18', SECOND, 'em', 'linear')][-1]
-    second_backbone.write_second_backbone(known.drop(key(one)))
+    second_backbone.write_second_backbone(known.drop(run_key(one)))
     page = (outputs / 'second_backbone.md').read_text()
     assert 'spml sweep second_backbone --dataset coco18' in page
     csv = pd.read_csv(outputs / 'second_backbone.csv')

@@ -22,7 +22,7 @@ from spml_nb.replication.experiments.thresholds import (
     Way,
 )
 from spml_nb.runs.record import read_record
-from spml_nb.sweeps.queue import key
+from spml_nb.sweeps.queue import run_key
 
 OUTPUTS = Path(__file__).resolve().parents[3] / 'outputs'
 
@@ -235,7 +235,7 @@ def test_with_clean_labels_the_global_threshold_gives_the_f1_of_the_boards_runs(
     for dataset in chosen.dataset.unique():
         for config in thresholds.plan_final_runs(dataset):
             again = of_run.loc[dataset, config.loss, config.seed]
-            recorded = known.loc[key(config)]
+            recorded = known.loc[run_key(config)]
             # trained on another machine, whose last digits differ
             assert again.micro == pytest.approx(100 * recorded.test_micro_f1, abs=0.5)
             assert again.macro == pytest.approx(100 * recorded.test_macro_f1, abs=1)

@@ -11,7 +11,7 @@ from spml_nb.replication.experiments import whole_network
 from spml_nb.replication.experiments.whole_network import ARMS, Arm
 from spml_nb.runs.config import resolve
 from spml_nb.sweeps import search
-from spml_nb.sweeps.queue import key
+from spml_nb.sweeps.queue import run_key
 
 SGD, ADAM = (Arm('llr', 'linear', 'single', name) for name in ('sgd', 'adam'))
 
@@ -19,7 +19,7 @@ SGD, ADAM = (Arm('llr', 'linear', 'single', name) for name in ('sgd', 'adam'))
 def test_every_arm_has_as_many_runs_and_the_seeds_of_the_search():
     for arm in ARMS:
         trials = whole_network.list_trials(arm, 'coco18')
-        assert len({key(config) for config in trials}) == 10
+        assert len({run_key(config) for config in trials}) == 10
         assert {config.seed for config in trials} == {1000, 1001}
         assert {config.label_seed for config in trials} == {1000, 1001}
         assert {(c.image_size, c.regime, c.dataset) for c in trials} == {
@@ -34,8 +34,8 @@ def test_sgd_has_rates_of_its_own_and_adam_is_the_row_above():
     assert min(by_rate) >= 1e-3 and max(by_rate) <= 3e-2
     assert {resolve(c).optimizer for c in whole_network.list_trials(SGD, 'coco18')} == {'sgd'}
     of_method = ADAM._replace(optimizer='')
-    assert [key(c) for c in whole_network.list_trials(ADAM, 'coco18')] == [
-        key(c) for c in whole_network.list_trials(of_method, 'coco18')
+    assert [run_key(c) for c in whole_network.list_trials(ADAM, 'coco18')] == [
+        run_key(c) for c in whole_network.list_trials(of_method, 'coco18')
     ]
 
 
@@ -44,11 +44,15 @@ def invented(levels):
     lines = {}
     for arm in levels:
         for n, config in enumerate(whole_network.list_trials(arm, 'voc12_animals')):
-            lines[key(config)] = {'val_map': {2: 70.0, 3: 40.0, 6: 60.0, 7: 61.0}.get(n, 50.0)}
+            lines[run_key(config)] = {'val_map': {2: 70.0, 3: 40.0, 6: 60.0, 7: 61.0}.get(n, 50.0)}
     known = pd.DataFrame.from_dict(lines, orient='index').assign(run='made', test_map=0.0)
     for arm, level in levels.items():
         for config in whole_network.list_finals(arm, 'voc12_animals', known):
-            known.loc[key(config), ['val_map', 'test_map', 'run']] = 50.0, level + config.seed, 'm'
+            known.loc[run_key(config), ['val_map', 'test_map', 'run']] = (
+                50.0,
+                level + config.seed,
+                'm',
+            )
     return known
 
 
@@ -59,7 +63,7 @@ def test_the_mean_of_the_search_seeds_chooses():
     assert [config.seed for config in finals] == [config.label_seed for config in finals]
     assert [config.seed for config in finals] == list(range(5))
     assert {config.lr for config in finals} == {trials[6].lr}
-    assert whole_network.list_finals(SGD, 'voc12_animals', known.drop(key(trials[9]))) == []
+    assert whole_network.list_finals(SGD, 'voc12_animals', known.drop(run_key(trials[9]))) == []
 
 
 def test_gains_are_over_the_same_head_and_over_adam(tmp_path):
@@ -74,7 +78,7 @@ def test_gains_are_over_the_same_head_and_over_adam(tmp_path):
     assert gained[whole_network.OVER_ADAM, 'an', 'sgd'] == pytest.approx(-2)
     files = whole_network.write_whole_network(known)
     assert sorted(file.name for file in files) == ['fine_tuning.csv', 'fine_tuning.md']
-    page = (settings.path('outputs') / 'fine_tuning.md').read_text()
+    page = (settings.get_folder('outputs') / 'fine_tuning.md').read_text()
     assert 'coco18, cub_crops' in page and '65.0' not in page.partition('## SGD')[0]
 
 

@@ -209,9 +209,9 @@ def rows(methods=worth.METHODS):
 
 def chosen(dataset, methods=worth.METHODS):
     "The finished searches that decide the settings."
-    configs = [c for row in rows(methods) for c in search.candidates(row, worth.SUITE, dataset)]
+    configs = [c for row in rows(methods) for c in search.search_configs(row, worth.SUITE, dataset)]
     return pd.DataFrame(
-        {'val_map': 50.0, 'test_map': np.nan}, index=[queue.key(c) for c in configs]
+        {'val_map': 50.0, 'test_map': np.nan}, index=[queue.run_key(c) for c in configs]
     )
 
 
@@ -220,7 +220,7 @@ def test_the_runs_are_those_of_the_declared_list_and_the_full_size_is_the_boards
     runs = worth.plan_curve_runs('coco18', known)
     assert (
         len(runs) == 5 * (2 * 8 + 3 * (8 + 9))
-        and len({queue.key(c) for c in runs.config}) == len(runs)
+        and len({queue.run_key(c) for c in runs.config}) == len(runs)
         and runs.test_map.isna().all()
     )
     assert runs.groupby('head').loss.unique().map(list).to_dict() == {
@@ -238,10 +238,12 @@ def test_the_runs_are_those_of_the_declared_list_and_the_full_size_is_the_boards
                 c.train_images for c in part.config
             } == {0, *NUMBERS[:-1]}
     board = {
-        queue.key(c) for row in rows() for c in search.finals(row, 'photos', 'coco18', known)[:5]
+        queue.run_key(c)
+        for row in rows()
+        for c in search.final_configs(row, 'photos', 'coco18', known)[:5]
     }
     assert board == {
-        queue.key(c)
+        queue.run_key(c)
         for c, labels in zip(runs.config, runs.labels, strict=True)
         if c.train_images == 0 and not labels.startswith('partial')
     }
@@ -337,7 +339,7 @@ def test_the_page_has_every_rate_and_two_sentences():
 
 
 def test_without_runs_nothing_is_written_and_with_them_readme_has_a_line(monkeypatch):
-    outputs = settings.path('outputs')
+    outputs = settings.get_folder('outputs')
     (outputs.parent / 'README.md').write_text(f'# Mine\n{worth.BEGIN}\n{worth.END}\nThe rest.\n')
     assert worth.write_worth(pd.DataFrame()) == [] and not outputs.exists()
     monkeypatch.setattr(
@@ -395,7 +397,7 @@ def test_photos_of_ones_own_are_weighed_in_one_call(photo_folder, monkeypatch, i
     ]
     done = {
         json.loads(file.read_text())['train_images']
-        for file in settings.path('runs').glob('*/config.json')
+        for file in settings.get_folder('runs').glob('*/config.json')
     }
     assert done == {0, 5, 19}
     told.clear()

@@ -5,13 +5,16 @@ import pytest
 from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
 
 from spml_nb import training
-from spml_nb.replication import figures, measuring
+from spml_nb.replication import figure_drawing, figure_measurements
 from spml_nb.replication.papers import em_apl_figures
 
 
 def test_class_densities_count_every_entry_once(photos):  # noqa: F811
     run = trained(photos)
-    seen, true_test = measuring.score_run(run), measuring.score_run(run, 'test').true
+    seen, true_test = (
+        figure_measurements.score_run(run),
+        figure_measurements.score_run(run, 'test').true,
+    )
     z, true = seen.task.observed, seen.true
     found = em_apl_figures.class_density(run)
     for k, name in enumerate(found['names']):
@@ -58,7 +61,7 @@ def test_cumulative_shares_go_from_nothing_to_everything():
         },
         'data': [['coco14', 'coco18']],
     }
-    picture = em_apl_figures.FIGURES['11'].draw(figures.FigureArrays(about, rows))
+    picture = em_apl_figures.FIGURES['11'].draw(figure_drawing.FigureArrays(about, rows))
     assert [ax.get_title() for ax in picture.axes[:4]] == [
         f'{c}\nAP 40.0 → 44.0 (+10 %)' for c in 'aceg'
     ] and len(picture.axes) == 8

@@ -7,7 +7,7 @@ from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
 
 from spml_nb import models
 from spml_nb.data import loading
-from spml_nb.replication import figures
+from spml_nb.replication import figure_drawing
 from spml_nb.replication.papers import two_way_figures
 from spml_nb.sweeps import transfer
 
@@ -72,7 +72,9 @@ def test_a_panel_shows_every_seed_its_mean_and_the_untrained_networks():
         f'{row} {seed}': dict.fromkeys(two_way_figures.TARGETS, np.array(both, float))
         for (row, seed), both in values.items()
     }
-    picture = two_way_figures.FIGURES['T8'].draw(figures.FigureArrays({'parts': parts}, arrays))
+    picture = two_way_figures.FIGURES['T8'].draw(
+        figure_drawing.FigureArrays({'parts': parts}, arrays)
+    )
     assert [ax.get_title() for ax in picture.axes] == list(two_way_figures.TARGETS)
     drawn = [[list(line.get_ydata()) for line in ax.lines] for ax in picture.axes]
     assert drawn == [[[10, 14], [12, 12], [20], [20, 20], [pytest.approx(14 / 3)] * 2]] * 3

@@ -1,0 +1,289 @@
+"""The top of README.md: published gains and ours, as a picture and a table."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from .. import drawing, statistics
+from ..base import settings
+from ..base.errors import SpmlError
+from ..data.labels import FULL_PHOTOS
+from ..methods.core import find_method
+from ..statistics import Effect
+from ..sweeps.search import Row
+from . import board_summary, index_page, published, without_clean
+from . import gains as all_gains
+from .agreement import agreement_fields, gains_by_source, source_agreement
+from .experiments import clean_photos, more_photos, thresholds
+from .front_page_cells import METHODS, PANELS, FrontMethod, front_gains
+from .leading_methods import Leaders, find_leaders, method_levels, method_micro_f1
+from .published import PHOTOS_SUITE
+from .tables import read_recorded_runs
+from .templates import render_template
+
+
+def draw_front(measured: pd.DataFrame) -> bytes:
+    """Draw the picture as SVG, the same bytes for the same numbers.
+
+    Args:
+        measured: As from `front_gains`.
+    """
+    return drawing.to_svg(lambda: _picture(measured), bbox_inches='tight')
+
+
+def _picture(measured: pd.DataFrame) -> Figure:
+    heights = _heights()
+    figure, (axes,) = drawing.make_axes(1, len(PANELS), 1.75, 0.23 * heights[-1])
+    for ax, (panel, dataset) in zip(axes, PANELS.items(), strict=True):
+        cells = measured[measured.panel == panel]
+        _panel(ax, cells, heights)
+        ax.set_title(f'{panel}\n({published.find_stand_in(dataset, PHOTOS_SUITE)})')
+    half = measured.like_half.fillna(0)
+    ends = pd.concat(
+        [measured.published, measured.plain, measured.like - half, measured.like + half]
+    )
+    for ax in axes:
+        ax.set_xlim(min(ends.min(), 0) - 1, max(ends.max(), 0) + 1)
+    _name_methods(axes[0], measured[measured.panel == next(iter(PANELS))], heights)
+    figure.supxlabel(
+        f"points of mAP over the source's own AN ({published.UNCOUNTED}: over its ZLPR, since it "
+        'has no AN; *: all labels known, over BCE)',
+        fontsize=8,
+    )
+    figure.text(
+        0.5, -0.02, index_page.describe_protocol(PHOTOS_SUITE), ha='center', va='top', fontsize=6
+    )
+    figure.legend(*axes[0].get_legend_handles_labels(), loc='outside upper right', ncols=3)
+    return figure
+
+
+def _heights() -> np.ndarray:
+    """Heights of the methods, those of a source together with a line above for its name."""
+    new_source = [method.source != previous.source for previous, method in pairwise(METHODS)]
+    return 1 + np.cumsum([0, *np.where(new_source, 2, 1)])
+
+
+def _name_methods(ax, cells: pd.DataFrame, heights: np.ndarray):
+    names = [
+        f'{name}{published.UNCOUNTED}' if uncounted else name
+        for name, uncounted in zip(cells.method, cells.uncounted, strict=True)
+    ]
+    ax.set_yticks(heights, names)
+    for label, method in zip(ax.get_yticklabels(), METHODS, strict=True):
+        label.set_fontweight('bold' if method.own else 'normal')
+    left = {'transform': ax.get_yaxis_transform(), 'ha': 'right', 'va': 'center'}
+    first = {method.source: y for y, method in reversed([*zip(heights, METHODS, strict=True)])}
+    for source, y in first.items():
+        ax.text(-0.03, y - 1, source, fontsize=6.5, fontstyle='italic', color='#555555', **left)
+
+
+_OFFSET = 0.2  # of published gains above the middle of a row, and of ours below
+
+
+def _panel(ax, cells: pd.DataFrame, heights: np.ndarray):
+    """Draw a row per method: the published gain and below it ours, over the same baseline with its
+    interval and over plain AN.
+    """
+    acted = ~cells.exercised.eq(False)
+    ours = cells.like.where(acted)
+    low, high = ours - cells.like_half, ours + cells.like_half
+    plain = cells.plain.where(acted & ~np.isclose(cells.plain, cells.like))
+    ring = {'markerfacecolor': 'white', 'markeredgecolor': 'black'}
+    ax.axvline(0, color='#999999', linewidth=0.8)
+    ax.hlines(heights + _OFFSET, low, high, color=drawing.INK[0], linewidth=2.5, alpha=0.35)
+    for marks, y, shape, label, style in (
+        (cells.published, heights - _OFFSET, 'o', 'published', ring),
+        (ours, heights + _OFFSET, 'o', 'ours, with 95 % interval', {'color': drawing.INK[0]}),
+        (plain, heights + _OFFSET, 'x', 'ours over plain AN or BCE', {'color': drawing.INK[1]}),
+    ):
+        ax.plot(marks, y, shape, label=label, **style)
+    right = {'transform': ax.get_yaxis_transform(), 'ha': 'right', 'va': 'center'}
+    for y, cell in zip(heights, cells.itertuples(), strict=True):
+        text = _instead_of_ours(cell)
+        ax.text(0.99, y + _OFFSET, text, fontsize=6, color='#555555', **right)
+    ax.set_yticks(heights, [])
+    ax.set_ylim(heights[-1] + 0.7, -0.5)
+    ax.tick_params(axis='y', length=0)
+    ax.grid(axis='x', alpha=0.3)
+
+
+def _instead_of_ours(cell) -> str:
+    """The text in place of a mark for our gain."""
+    if cell.n < 0:
+        return '–'
+    if cell.n == 0:
+        return 'missing'
+    return 'not exercised' if cell.exercised is False else ''
+
+
+# the methods whose gains the front page shows by the number of photos
+BY_PHOTOS = Row('hml', 'cosine'), Row('em', 'linear'), Row('llr', 'linear')
+
+
+def front_findings(
+    leading: Leaders | None,
+    agreed: dict,
+    observed: dict | None = None,
+    uses: dict | None = None,
+    by_size: dict | None = None,
+    by_photos: Effect | None = None,
+) -> str:
+    """The findings as a Markdown list, one question a point; '' without runs.
+
+    Args:
+        leading: As from `find_leaders`.
+        agreed: As from `source_agreement`.
+        observed: As from `without_clean.read_without_clean`.
+        uses: As from `clean_photos.average_uses`.
+        by_size: As from `more_photos.compare_sizes`.
+        by_photos: As from `thresholds.estimate_gain_of_photos(FULL_PHOTOS)`.
+    """
+    if leading is None:
+        return ''
+    fields = agreement_fields(agreed)
+    rows = observed['rows'][:2] if observed else []
+    return render_template(
+        'findings.md',
+        leading=leading,
+        observed=[
+            (board_summary.describe_method(row['loss'])['name'], *row['effects'][:2])
+            for row in rows
+        ],
+        uses=[
+            (board_summary.describe_method(loss)['name'], use) for loss, use in (uses or {}).items()
+        ],
+        seeds_observed=observed['seeds'] if rows else 0,
+        by_size=by_size or {},
+        by_photos=by_photos,
+        first_photos=FULL_PHOTOS,
+        **fields,
+    )
+
+
+BEGIN, END = '<!-- front:begin -->', '<!-- front:end -->'
+
+
+def format_front_table(measured: pd.DataFrame) -> str:
+    """The mean gain of each paper's own method, as a Markdown table.
+
+    Args:
+        measured: As from `front_gains`.
+    """
+    return render_template(
+        'front_table.md',
+        rows=[
+            {
+                'method': method.name,
+                'paper': published.read_paper(method.paper)['short'],
+                'table': method.table,
+                'published': cells.published.mean(),
+                'uncounted': published.UNCOUNTED if cells.uncounted.any() else '',
+                'ours': _mean_gain(cells, 'effect'),
+                'beside': '–' if cells.full.any() else _mean_gain(cells, 'beside'),
+            }
+            for method, cells in _cells_of_own(measured)
+        ],
+    )
+
+
+def _cells_of_own(measured: pd.DataFrame) -> list[tuple[FrontMethod, pd.DataFrame]]:
+    """The methods that the papers propose, each with its rows of `front_gains`."""
+    by_method = dict(list(measured[measured.n >= 0].groupby('method')))
+    own = [method for method in METHODS if method.own and method.name in by_method]
+    return [(method, by_method[method.name]) for method in own]
+
+
+def _mean_gain(cells: pd.DataFrame, which: str) -> Effect | str:
+    """The mean of a column of effects over the sets; a word if a set lacks runs or did not act."""
+    if (cells.n < 2).any():
+        return 'missing'
+    if not cells.exercised.all():
+        return 'not exercised'
+    return statistics.pool_effects(list(cells[which]))
+
+
+def format_front(measured: pd.DataFrame, findings: str, picture: str) -> str:
+    """The part of README.md between the marks, with the marks.
+
+    Args:
+        measured: As from `front_gains`.
+        findings: As from `front_findings`.
+        picture: Its address.
+    """
+    cells = measured[measured.n >= 0]
+    text = render_template(
+        'front.md',
+        findings=findings,
+        picture=picture,
+        uncounted=published.UNCOUNTED,
+        missing=(cells.n == 0).sum(),
+        cells=len(cells),
+        table=format_front_table(measured),
+        panels=len(PANELS),
+        not_exercised=[
+            method.name
+            for method, of_method in _cells_of_own(measured)
+            if _mean_gain(of_method, 'effect') == 'not exercised'
+        ],
+        heads={m.name: find_method(m.loss).head for m in METHODS if m.own and not m.plain},
+    )
+    return f'{BEGIN}\n{text}{END}'
+
+
+def write_front(root: Path | None = None, boards: pd.DataFrame | None = None) -> list[Path]:
+    """Write `outputs/front.svg` and the part of README.md between the marks.
+
+    Args:
+        root: The folder of README.md and outputs/, default: the parent of the setting `outputs`.
+            Only the picture is written if README.md is missing or has no marks.
+        boards: Default: `gains.gains_of_suites` of the record.
+
+    Returns:
+        The files that changed.
+
+    Raises:
+        SpmlError: For a damaged table of record, a file that cannot be written, or marks that do
+            not enclose exactly one part; nothing changes then.
+    """
+    outputs = settings.get_folder('outputs') if root is None else Path(root) / 'outputs'
+    readme = outputs.parent / 'README.md'
+    enclosing = split_at_marks(readme)
+    runs = read_recorded_runs(outputs / 'runs.csv')
+    measured = front_gains(runs)
+    texts = {outputs / 'front.svg': draw_front(measured).decode()}
+    if enclosing:
+        boards = all_gains.gains_of_suites(runs, [PHOTOS_SUITE]) if boards is None else boards
+        findings = front_findings(
+            find_leaders(method_levels(boards), method_micro_f1(boards)),
+            agreed=source_agreement(measured, gains_by_source(runs), boards),
+            observed=without_clean.read_without_clean(),
+            uses=clean_photos.average_uses(runs),
+            by_size=more_photos.compare_sizes(more_photos.measure_gains(runs), BY_PHOTOS),
+            by_photos=thresholds.estimate_gain_of_photos(FULL_PHOTOS),
+        )
+        text = format_front(measured, findings, f'{outputs.name}/front.svg')
+        texts[readme] = text.join(enclosing)
+    return index_page.write_changed(texts)
+
+
+def split_at_marks(readme: Path, begin: str = BEGIN, end: str = END) -> tuple[str, str] | None:
+    """The text of a file before the mark `begin` and after the mark `end`; None without marks or
+    file.
+
+    Raises:
+        SpmlError: For marks that do not enclose exactly one part.
+    """
+    text = readme.read_text(encoding='utf-8') if readme.is_file() else ''
+    counts = text.count(begin), text.count(end)
+    if counts == (0, 0):
+        return None
+    if counts != (1, 1) or text.index(end) < text.index(begin):
+        raise SpmlError(
+            f'{readme} has {begin} {counts[0]} times and {end} {counts[1]} times, but needs each '
+            'once, in this order, around the part that is generated. Restore them; the file is '
+            'unchanged.'
+        )
+    return text.partition(begin)[0], text.partition(end)[2]

@@ -1,0 +1,407 @@
+"""The conclusion on each paper: what held, why, what was difficult, and what to take from it.
+
+The texts are in `assets/templates/conclusion_PAPER.md`; every number comes from the record.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+from ..base import settings
+from ..base.errors import require_one_of
+from ..methods.core import resolve_hparams
+from ..statistics import EQUIVALENCE_MARGIN, Effect, Scores, format_signed, pool_effects
+from ..sweeps.search import SUITES, Row, final_configs, search_space
+from . import ablation_arms, figure_drawing, gains, paper_figures, published, tables
+from .published import PHOTOS_SUITE, UNCOUNTED
+from .templates import render_template
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of our runs to a question, in points; above 0 is yes.
+
+    Attributes:
+        mean, low, high: Mean over the places with its 95 % interval; NaN without two seeds.
+        published: The same in the paper's numbers, NaN if not printed.
+        measured, printed: The values to show for mean and published if these are distances from a
+            bound; NaN if they are the same.
+        mixed: Whether the paper compares rows of several sources.
+        places: Number of places.
+        opposite: Number of places that significantly contradict the mean.
+        state: Why there is no mean.
+    """
+
+    mean: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    published: float = math.nan
+    measured: float = math.nan
+    printed: float = math.nan
+    mixed: bool = False
+    places: int = 0
+    opposite: int = 0
+    state: str = 'not run'
+
+    @property
+    def word(self) -> str:
+        """'yes', 'no on average (yes on 1 of 4)', 'open'."""
+        if math.isnan(self.mean):
+            return self.state
+        bounded = not math.isnan(self.measured)
+        if not bounded and -EQUIVALENCE_MARGIN < self.low and self.high < EQUIVALENCE_MARGIN:
+            return f'no difference of {EQUIVALENCE_MARGIN:g}'
+        if not (self.low > 0 or self.high < 0):
+            return 'open'
+        words = ('yes', 'no') if self.low > 0 else ('no', 'yes')
+        if not self.opposite:
+            return words[0]
+        return f'{words[0]} on average ({words[1]} on {self.opposite} of {self.places})'
+
+    @property
+    def ours(self) -> str:
+        """'+1.9 ± 0.7'"""
+        if math.isnan(self.mean):
+            return self.state
+        half = '' if math.isnan(self.low) else f' ± {self._half:.1f}'
+        return format_signed(self._measured) + half
+
+    @property
+    def theirs(self) -> str:
+        """The paper's number: '+4.1', '+3.2†', '–'."""
+        if math.isnan(self.published):
+            return '–'
+        return format_signed(self._printed) + (UNCOUNTED if self.mixed else '')
+
+    @property
+    def size(self) -> str:
+        """The paper's number is 'larger' or 'smaller' than our interval, '' if within."""
+        distance = self._printed - self._measured
+        if self.mixed or not abs(distance) > self._half:
+            return ''
+        return 'larger' if distance > 0 else 'smaller'
+
+    @property
+    def _half(self) -> float:
+        return (self.high - self.low) / 2
+
+    @property
+    def _measured(self) -> float:
+        return self.mean if math.isnan(self.measured) else self.measured
+
+    @property
+    def _printed(self) -> float:
+        return self.published if math.isnan(self.printed) else self.printed
+
+
+def answer_claim(checked: pd.DataFrame, claim: str) -> Answer:
+    """The answer to a claim.
+
+    Args:
+        checked: As from `claims.report_claims`.
+        claim: Its id.
+
+    Raises:
+        SpmlError: For a claim that is not among them.
+    """
+    by_id = checked.set_index('id')
+    claim_line, *places = json.loads(by_id.forest[require_one_of(claim, by_id.index, 'claim')])
+    numbers = {name: math.nan if v is None else v for name, v in claim_line.items()}
+    bounded = numbers['mean'] != numbers['mean_told']
+    opposite = sum(
+        place['low'] is not None and _contradicts(place['low'], place['high'], numbers['mean'])
+        for place in places
+    )
+    return Answer(
+        mean=numbers['mean'],
+        low=numbers['low'],
+        high=numbers['high'],
+        published=numbers['published'],
+        measured=numbers['mean_told'] if bounded else math.nan,
+        printed=numbers['published_told'] if bounded else math.nan,
+        mixed=numbers['mixed'],
+        places=len(places),
+        opposite=opposite,
+        state=numbers['word'],
+    )
+
+
+def _contradicts(low: float, high: float, mean: float) -> bool:
+    return high < 0 < mean or low > 0 > mean
+
+
+def answer_effects(effects: list[Effect]) -> Answer:
+    """The answer of effects on several photo sets, each of two seeds or more."""
+    if not effects:
+        return Answer()
+    mean = pool_effects(effects)
+    opposite = sum(_contradicts(effect.low, effect.high, mean.mean) for effect in effects)
+    return Answer(mean.mean, mean.low, mean.high, places=len(effects), opposite=opposite)
+
+
+def answer_gain(runs: pd.DataFrame, method: Row, base: Row) -> Answer:
+    """The gain of a method over another, on the photo sets where both have runs.
+
+    Args:
+        runs: The table of record.
+        method, base: Rows of the boards.
+    """
+    effects = []
+    for dataset in SUITES[PHOTOS_SUITE]['datasets']:
+        scores, base_scores = (
+            tables.read_measures(final_configs(row, PHOTOS_SUITE, dataset, runs), 'mAP', runs)
+            for row in (method, base)
+        )
+        effects.append(gains.estimate_gain(scores, base_scores))
+    return answer_effects([effect for effect in effects if effect.seeds > 1])
+
+
+def answer_cells(
+    paper: str, number: str, row: str, base: str, columns: list[str], runs: pd.DataFrame
+) -> Answer:
+    """The gain of a row of a table over another, in the columns where both have runs.
+
+    Args:
+        paper, number: As in `published.index_cells`.
+        row, base: Rows of the table.
+        runs: The table of record.
+    """
+    cells = published.index_cells(paper, number)
+
+    def scores(cell: dict) -> Scores:
+        configs = tables.cell_final_runs(tables.plan_cell(cell, PHOTOS_SUITE), runs)
+        return tables.read_measures(configs, cell['metric'], runs)
+
+    effects = [
+        gains.estimate_gain(scores(cells[row, column]), scores(cells[base, column]))
+        for column in columns
+    ]
+    return answer_effects([effect for effect in effects if effect.seeds > 1])
+
+
+def gains_at_equal_settings(paper: str, measured: str = 'parts') -> list[dict]:
+    """The mean gain from each part of a method where nothing else differs.
+
+    Args:
+        paper: One of `published.list_papers()`.
+        measured: End of the ablation's id: 'parts' for test mAP, 'fall' for OPML's fall of
+            validation mAP.
+
+    Returns:
+        A dict for each arm of the ablation in `outputs/ablations.csv`: arm, over (the arm it is
+        compared with) and answer; empty without the file.
+    """
+    file = settings.get_folder('outputs') / 'ablations.csv'
+    if not file.is_file():
+        return []
+    lines = pd.read_csv(file)
+    lines = lines[(lines.ablation == f'{paper}_{measured}') & (lines.column == 'mean')]
+    return [
+        {
+            'arm': line.arm,
+            'over': line.over,
+            'answer': Answer(
+                line.gain,
+                line.gain - line.gain_half,
+                line.gain + line.gain_half,
+                published=line.published,
+            ),
+        }
+        for line in lines.itertuples()
+    ]
+
+
+def _printed_gaps(
+    paper: str, first: tuple[str, str, list], second: tuple[str, str, list]
+) -> list[float]:
+    """Differences of published numbers, each given as (table, row, columns)."""
+    printed = []
+    for table, row, columns in (first, second):
+        cells = published.index_cells(paper, table)
+        printed.append([cells[row, column]['mean'] for column in columns])
+    return np.subtract(*printed).round(4).tolist()
+
+
+def _hml(runs: pd.DataFrame) -> dict:
+    sets = ['VOC12', 'COCO', 'NUS']
+    columns = [f'Single Positive Labels / {name}' for name in sets]
+    return {'own_baseline': _printed_gaps('hml', ('4', 'neither', columns), ('2', 'AN', sets))}
+
+
+def _opml(runs: pd.DataFrame) -> dict:
+    sets = ['VOC', 'COCO', 'NUS', 'CUB']
+    cells = published.index_cells('opml', 'IV')
+    plans = [tables.plan_cell(cells['OPML', column], PHOTOS_SUITE) for column in sets]
+    chosen = [plan.choose(runs) for plan in plans]
+    ours = (
+        tables.table('opml', 'IV', runs)
+        .of(PHOTOS_SUITE)
+        .pivot(index='row', columns='column')['ours']
+    )
+    # taking high rank away from all parts together: above 0 where it had slowed the fall
+    falls = {part['arm']: part['answer'] for part in gains_at_equal_settings('opml', 'fall')}
+    return {
+        'slowed_beside_others': falls.get('without high rank', Answer()),
+        'set_up': _printed_gaps('opml', ('III', 'ZLPR', sets), ('III', 'BCE', sets)),
+        # the first draw of the search has the default, whatever the paper does not state
+        'weights': sorted(
+            resolve_hparams(config.loss, config.dataset, config.hparams)['rank_weight']
+            for config in chosen
+            if config
+        ),
+        'high_rank': (ours.loc['OPML + high rank'] - ours.loc['OPML']).abs().max(),
+    }
+
+
+def _lac(runs: pd.DataFrame) -> dict:
+    sets = ['VOC', 'COCO', 'NUS', 'CUB']
+    lem, resnet = ([f'{network} / {name}' for name in sets] for network in ('LEM', 'ResNet-50'))
+    lines = tables.cell_lines('lac', '2', 'Ours', lem, runs) if len(runs) else runs
+    return {
+        'lem': _printed_gaps('lac', ('2', 'L_AN', lem), ('2', 'L_AN', resnet)),
+        'idle': gains.count_stage_2_starts(lines),
+        'runs': len(lines),
+        'constants': len(search_space('lac')),
+        'in_two_steps': _lac_in_two_steps(runs),
+    }
+
+
+def _lac_in_two_steps(runs: pd.DataFrame) -> dict[str, Effect]:
+    "{column of Table 3: gain of LAC by the rate and δ of AN + PLC's search over its own search}."
+    ablation = ablation_arms.read_ablations()['lac_parts']
+    effects = {}
+    for column, dataset in ablation.columns.items():
+        in_two_steps = ablation_arms.arm_scores(ablation, 'queue', dataset, runs)
+        searched = tables.read_measures(
+            final_configs(Row('lac'), PHOTOS_SUITE, dataset, runs), 'mAP', runs
+        )
+        effect = gains.estimate_gain(in_two_steps, searched)
+        if effect.seeds > 1:
+            effects[column] = effect
+    return effects
+
+
+def _two_way(runs: pd.DataFrame) -> dict:
+    cells = published.index_cells('two_way', '7').values()
+    of_paper = {cell['dataset'] for cell in cells if not cell['added']}
+    plans = [(cell['dataset'], tables.plan_cell(cell, PHOTOS_SUITE)) for cell in cells]
+    searched = {dataset: plan.search[0] for dataset, plan in plans if plan.search}
+    config = next(iter(searched.values()))
+    lost = [
+        cell
+        for number in published.table_numbers('two_way')
+        for cell in published.index_cells('two_way', number).values()
+        if cell['lost']
+    ]
+    return {
+        'batch': config.batch_size,
+        'epochs': config.epochs,
+        'sets': len(of_paper),
+        'fillable': len(of_paper & set(searched)),
+        'own_sets': len(set(searched) - of_paper),
+        'lost': len(lost),
+    }
+
+
+def _em_apl(runs: pd.DataFrame) -> dict:
+    sets = ['VOC', 'COCO', 'NUS', 'CUB']
+    lem = [f'LEM / {name}' for name in sets]
+    lines = tables.cell_lines('em_apl', '1', 'EM+APL', sets, runs) if len(runs) else runs
+    in_lac = _printed_gaps('lac', ('2', 'L_EM', lem), ('2', 'L_AN', lem))
+    f1 = {}
+    for average in ('micro', 'macro'):
+        columns = [f'{name} / {average}-F1 at the chosen threshold' for name in sets]
+        f1[average] = answer_cells('em_apl', '7', 'EM', 'AN', columns, runs)
+    return {
+        'rerun': float(np.mean(in_lac)),
+        'idle': int((lines.exercised == 0).sum()) if len(lines) else 0,
+        'runs': len(lines),
+        'f1': f1,
+        'worst': _worst_class(),
+    }
+
+
+_SURE = 0.96  # above it are two of the fifty bins of the figure
+
+
+def _worst_class() -> dict | None:
+    """The class of Fig. 11 that loses most by EM: name, its average precision with AN and EM, and
+    the percentage of its labels to which EM gives a probability of `_SURE` or more.
+    """
+    file = paper_figures.find_arrays('em_apl', '11', PHOTOS_SUITE)
+    if not file.is_file():
+        return None
+    collected = figure_drawing.read_figure_arrays(file)
+    seeds = collected.of_seeds('coco14', 'AN')
+    an, em = (collected.summary('coco14', name, 'ap')[0] for name in ('AN', 'EM'))
+    worst = int(np.argmin(em - an))
+    counts = collected.summary('coco14', 'EM', 'counts')[0][worst].sum(0)
+    first_bin = round(_SURE * len(counts))
+    return {
+        'name': str(seeds[0]['names'][worst]),
+        'an': an[worst],
+        'em': em[worst],
+        'sure': 100 * counts[first_bin:].sum() / counts.sum(),
+        'from': _SURE,
+    }
+
+
+_FIELDS: dict[str, Callable[[pd.DataFrame], dict]] = {
+    'hml': _hml,
+    'opml': _opml,
+    'lac': _lac,
+    'two_way': _two_way,
+    'em_apl': _em_apl,
+}
+
+
+def format_conclusion(paper: str, checked: pd.DataFrame, runs: pd.DataFrame) -> str:
+    """The conclusion on a paper, in Markdown.
+
+    Args:
+        paper: One of `published.list_papers()`.
+        checked: Its claims, as from `claims.report_claims`.
+        runs: The table of record.
+    """
+
+    def gain(method: str, base: str, head: str | None = None, base_head: str | None = None):
+        return answer_gain(runs, Row(method, head), Row(base, base_head))
+
+    return render_template(
+        f'conclusion_{paper}.md',
+        claim=partial(answer_claim, checked),
+        gain=gain,
+        parts=gains_at_equal_settings(paper),
+        uncounted=UNCOUNTED,
+        **_FIELDS[paper](runs),
+    )
+
+
+def paper_pages(checked: pd.DataFrame, runs: pd.DataFrame) -> dict[str, str]:
+    """The page of every paper: its conclusion, with links to its tables, figures and claims.
+
+    Args:
+        checked: The claims of all papers, as from `claims.report_claims`.
+        runs: The table of record.
+
+    Returns:
+        {`PAPER/README.md`: Markdown}.
+    """
+    return {
+        f'{paper}/README.md': render_template(
+            'paper_readme.md',
+            paper=published.read_paper(paper),
+            conclusion=format_conclusion(paper, of_paper, runs),
+            figures=[
+                number
+                for number in paper_figures.list_figures(paper)
+                if paper_figures.find_arrays(paper, number, PHOTOS_SUITE).is_file()
+            ],
+        )
+        for paper, of_paper in checked.groupby('paper', sort=False)
+    }

@@ -1,0 +1,322 @@
+"""The board: its numbers from the table of record alone, its words for every method, its links to
+runs.
+"""
+
+import json
+import math
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from recorded import of_a_suite
+
+from spml_nb import statistics
+from spml_nb.methods import core
+from spml_nb.replication import board_summary, gains, published, tables
+from spml_nb.runs.record import read_record
+from spml_nb.sweeps import boards
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope='module')
+def known():
+    return tables.read_recorded_runs(ROOT / 'outputs' / 'runs.csv')
+
+
+@pytest.fixture(scope='module')
+def shown(known):
+    "The board as the page has it."
+    groups, where = board_summary.group_final_runs(known)
+    return groups, where, board_summary.list_board_rows(gains.gains_of_suites(known), where)
+
+
+# ---- the same numbers from runs.csv, with pandas alone: no function of the pages, the tables or
+# the sweeps
+
+
+def recomputed(measure):
+    """mAP by seed of each method on each set of photos: {(loss, head, labels, dataset): Series}.
+    The suite's final runs of a method share every setting but the seeds; of several groups the one
+    is taken whose setting was best on validation in the search, seed 1000."""
+    runs = read_record(ROOT / 'outputs' / 'runs.csv')
+    runs = runs[(runs.regime == 'linear') & (runs.batch_size == 64) & of_a_suite(runs)]
+    runs = runs.assign(chosen_by=runs.val_map_seen.fillna(runs.val_map))
+    where = ['loss', 'head', 'labels', 'dataset']
+    setting = [*where, 'lr', 'hparams']
+    tried = runs[runs.seed == 1000].groupby(setting).chosen_by.max().rename('tried')
+    final = runs[runs.seed < 1000].join(tried, on=setting)
+    groups = final.groupby([*setting, 'epochs', 'optimizer'])
+    seeds = final['head'].eq('labelwise').map({True: 5, False: 10})
+    final = final.assign(group=groups.ngroup())[groups.seed.transform('size') == seeds]
+    final = final[final.tried == final.groupby(where).tried.transform('max')]
+    final = final[final.group == final.groupby(where).group.transform('min')]
+    return {name: part.set_index('seed')[measure] for name, part in final.groupby(where)}
+
+
+@pytest.mark.parametrize(
+    ('choice', 'measure'), [('clean', 'test_map'), ('observed', 'observed_test_map')]
+)
+def test_gains_and_intervals_are_those_of_the_record(shown, choice, measure):
+    scores, compared = recomputed(measure), 0
+    for row in shown[2]:
+        for dataset, cell in row['cells'].get('photos', {}).items():
+            own = scores.get((row['loss'], row['head'], row['labels'], dataset))
+            if own is None:
+                # trained under the name of an equal loss, such as ZLPR for multi-similarity
+                continue
+            level, _, n, gain, half, plain, plain_half = cell[choice]
+            place = (row['id'], dataset)
+            assert (level, n) == (pytest.approx(own.mean(), abs=1e-3), len(own)), place
+            # the mean of AN's class maps is what a linear head gives
+            same = 'linear' if row['head'] == 'maps' else row['head']
+            for value, width, head in ((gain, half, same), (plain, plain_half, 'linear')):
+                an = scores.get(('an', head, 'single', dataset))
+                assert (value is None) == (an is None)
+                if an is None:
+                    continue
+                d = (own - an).dropna()
+                assert value == pytest.approx(d.mean(), abs=1e-3), place
+                # no narrower than Student's interval over ten seeds
+                assert width >= 2.26 * d.std() / len(d) ** 0.5 - 1e-3
+                compared += 1
+    assert compared > 100
+
+
+def test_rows_stand_with_those_on_the_same_sets_the_highest_gain_first(shown):
+    groups = board_summary.group_by_sets(shown[2])
+    assert [row for group in groups for row in group['rows']] == shown[2]
+    single = [group for group in groups if group['sets'] and not group['all_labels']]
+    assert len({tuple(group['sets']) for group in single}) == len(single) > 1
+    assert [len(group['sets']) for group in single] == sorted(
+        (len(group['sets']) for group in single), reverse=True
+    )
+    for group in groups:
+        means = [row['means']['clean'][0] for row in group['rows'] if group['sets']]
+        assert means == sorted(means, reverse=True)
+        for row in group['rows']:
+            acted = [name for name, cell in row['cells'].get('photos', {}).items() if cell['x']]
+            assert sorted(acted) == sorted(group['sets'])
+            assert group['all_labels'] == (bool(group['sets']) and row['labels'] != 'single')
+
+
+def test_the_board_has_a_row_of_as_many_fully_labelled_photos_as_validation_has(shown, known):
+    (row,) = [row for row in shown[2] if row['labels'] == gains.AS_MANY]
+    runs = read_record(ROOT / 'outputs' / 'runs.csv')
+    full = runs[(runs.loss == 'bce') & (runs.labels == 'full') & (runs['head'] == 'linear')]
+    cells = row['cells']['photos']
+    assert {'voc12_animals', 'coco18', 'cub_crops', 'mirflickr14'} <= cells.keys()
+    for dataset, photos in (('voc12_animals', 373), ('coco18', 960), ('cub_crops', 464)):
+        few = full[(full.dataset == dataset) & (full.train_images == photos)]
+        assert cells[dataset]['clean'][0] == pytest.approx(few.test_map.mean(), abs=1e-3)
+        assert cells[dataset]['clean'][2] == len(few) == 5
+    found = board_summary.expected_gains(gains.gains_of_suites(known, ['photos']))
+    assert found.photos['cub_crops'] == 464
+    assert found.as_many['cub_crops'] == pytest.approx(cells['cub_crops']['clean'][5], abs=1e-3)
+    assert np.isnan(found.as_many.get('corel5k', np.nan)) == ('corel5k' not in cells)
+
+
+def test_a_mean_is_over_the_sets_where_the_mechanism_acted():
+    def line(dataset, loss, gain, acted, baseline):
+        effect = statistics.estimate_effect([gain, gain + 0.2])
+        place = {'suite': 'photos', 'dataset': dataset, 'loss': loss, 'head': 'linear'}
+        place |= {'labels': 'single', 'choice': 'clean', 'baseline': baseline}
+        return place | {'effect': effect, 'acted': acted, 'seconds': 3.0 if acted else 9.0}
+
+    lines = [
+        line(dataset, loss, gain, acted, baseline)
+        for dataset, loss, gain, acted in (
+            ('coco18', 'em', 1.0, True),
+            ('ccp', 'em', 3.0, True),
+            ('coco18', 'em_apl', 2.0, True),
+            ('ccp', 'em_apl', 50.0, False),
+            ('ccp', 'gr', 50.0, False),
+        )
+        for baseline in (gains.SAME_HEAD, gains.PLAIN_HEAD)
+    ]
+    means = board_summary.average_standings(pd.DataFrame(lines)).droplevel(
+        ['head', 'labels', 'choice']
+    )
+    assert means.sets.to_dict() == {'em': ('coco18', 'ccp'), 'em_apl': ('coco18',)}
+    assert means.over_an.map(lambda e: e.mean).to_dict() == pytest.approx(
+        {'em': 2.1, 'em_apl': 2.1}
+    )
+    assert means.seconds.eq(3).all()
+
+
+def test_of_whole_networks_only_levels_are_shown(shown):
+    cells = [
+        cell['clean']
+        for row in shown[2]
+        for cell in row['cells'].get('photos_finetune', {}).values()
+    ]
+    assert cells and all(level > 0 and gains == [None] * 4 for level, _, _, *gains in cells)
+
+
+def test_methods_that_are_given_a_number_are_flagged():
+    flagged = {loss for loss in core.names() if board_summary.describe_method(loss)['needs']}
+    assert flagged == {'epr', 'role', 'nnpu'}
+
+
+def test_a_row_without_a_run_is_there_and_says_nothing(shown):
+    rows = {row['id']: row for row in shown[2]}
+    assert set(rows) - {f'bce-linear-{gains.AS_MANY}'} == {
+        '-'.join((r.loss, r.head or core.find_method(r.loss).head, r.labels))
+        for r in boards.all_method_rows()
+    }
+    empty = [row for row in shown[2] if not row['cells']]
+    assert all((row['means'], row['sets'], row['seconds']) == ({}, [], None) for row in empty)
+    assert all(
+        not row['cells'].get('photos') for row in shown[2][len(shown[2]) - len(empty) :]
+    )  # they come last
+
+
+def test_without_a_record_there_are_rows_and_no_numbers():
+    groups, where = board_summary.group_final_runs(pd.DataFrame())
+    rows = board_summary.list_board_rows(gains.gains_of_suites(pd.DataFrame()), where)
+    assert (
+        (groups, where) == ({'usual': {}, 'each': []}, {})
+        and rows
+        and not any(row['cells'] for row in rows)
+    )
+
+
+def test_every_number_leads_to_runs_that_differ_by_their_seed_alone(shown, known):
+    groups, where, rows = shown
+    lines = known.reset_index().set_index('run')
+    fields = [name for name in board_summary._NOT_SETTINGS if name not in ('seed', 'label_seed')]
+    for row in rows:
+        for dataset, cell in row['cells'].get('photos', {}).items():
+            group = groups['each'][cell['g']]
+            names = [name for name, k in where.items() if k == cell['g']]
+            part = lines.loc[names]
+            assert group['run'] in names
+            assert group['r'] == pytest.approx(part.set_index('seed').test_map.to_dict(), abs=0.006)
+            assert (
+                set(part.dataset) == {dataset}
+                and set(part['head']) == {row['head']}
+                and part.seed.is_unique
+            )
+            assert (
+                part.drop(columns=['seed', 'label_seed', *fields])[
+                    ['loss', 'lr', 'hparams', 'epochs', 'batch_size', 'labels']
+                ]
+                .drop_duplicates()
+                .shape[0]
+                == 1
+            )
+    one = groups['each'][0]
+    line = lines.loc[one['run']]
+    whole = groups['usual'] | one['s']
+    assert all(line[name] == value for name, value in whole.items()) and len(whole) > 25
+
+
+@pytest.mark.parametrize('loss', core.names())
+def test_every_method_has_its_words_and_its_notebook(loss):
+    told = board_summary.describe_method(loss)
+    assert (
+        (ROOT / told['notebook']).is_file()
+        and told['does']
+        and told['paper'] in ('', *published.list_papers())
+    )
+    assert len(re.findall(r'[.](?= |$)', told['does'].replace('et al.', ''))) <= 2
+    assert loss not in board_summary._read_descriptions()['methods'] or (
+        told['does'].endswith('.') and told['by']
+    )
+
+
+def test_a_method_that_is_not_in_the_list_is_described_by_its_docstring(monkeypatch):
+    monkeypatch.setattr(board_summary, '_read_descriptions', lambda: {'methods': {}})
+    assert (
+        board_summary.describe_method('an')['does'].startswith('Assume negative (AN)')
+        and board_summary.describe_method('an')['name'] == 'an'
+    )
+
+
+@pytest.mark.silent('B')
+def test_published_gains_are_of_one_table_and_copies_are_left_out():
+    some = [
+        tables.table(paper, number, pd.DataFrame())
+        for paper, number in (('em_apl', '1'), ('opml', 'II'), ('lac', '2'), ('hml', '4'))
+    ]
+    printed = {
+        (line['loss'], line['paper'], line['labels']): line['cells']
+        for line in board_summary.list_printed_rows(some)
+    }
+    assert (
+        printed[('em', 'EM/APL', 'single')]['coco14']['theirs'] == pytest.approx(70.70 - 64.92)
+        and ('em', 'OPML', 'single') not in printed
+    )
+    heads = {
+        (line['loss'], line['head']): line['cells']
+        for line in board_summary.list_printed_rows(some[2:3])
+    }  # LAC's table on either model
+    assert heads['em', 'labelwise']['voc12']['theirs'] == pytest.approx(89.2 - 87.6) and heads[
+        'em', 'linear'
+    ]['voc12']['theirs'] == pytest.approx(89.1 - 85.1)
+    assert printed[('lac', 'LAC', 'single')]['cub']['theirs'] == pytest.approx(
+        23.3 - 18.6, abs=0.11
+    )
+    assert printed[('hml', 'HML', 'full')]['voc12']['theirs'] == pytest.approx(
+        91.3 - 90.2, abs=0.051
+    )
+    assert not any(line['loss'] == 'an' for line in board_summary.list_printed_rows(some))
+    marked = {
+        (loss, paper)
+        for (loss, paper, _), cells in printed.items()
+        if any(cell['uncounted'] for cell in cells.values())
+    }
+    assert marked == {
+        (loss, 'OPML') for loss in ('llr', 'llct', 'llcp', 'opml', 'opml_sp')
+    } and printed['opml', 'OPML', 'single']['voc12']['theirs'] == pytest.approx(87.77 - 87.63)
+    assert (
+        heads['em', 'linear']['voc12']['uncounted']
+        and not heads['em', 'labelwise']['voc12']['uncounted']
+    )
+    later = {line['name']: line for line in board_summary.list_printed_rows([])}
+    assert (
+        set(later) == {'GR', 'CRISP', 'BoostLU + LL-R', 'AEVLP'}
+        and 'CLIP' in later['AEVLP']['note']
+    )
+    assert later['CRISP']['cells']['nus']['level'] == 50.0 and math.isnan(
+        later['GR']['cells']['voc12']['theirs']
+    )
+
+
+def test_a_card_has_the_claims_that_compare_its_method():
+    assert (
+        'em_apl' not in board_summary.methods_in_claims('em_apl')['em_apl-em']
+        and 'em' in board_summary.methods_in_claims('em_apl')['em_apl-em']
+    )
+    assert {'hml', 'an', 'ls'} <= board_summary.methods_in_claims('hml')['hml-single']
+
+
+def test_groups_without_a_run_that_is_shown_are_left_out(known):
+    names = set(known.run[known.seed == 3][:40])
+    groups, where = board_summary.group_final_runs(known, names)
+    every, _ = board_summary.group_final_runs(known)
+    assert names <= where.keys() and len(groups['each']) <= 40 < len(every['each'])
+    assert all(one in every['each'] for one in groups['each'])
+
+
+def test_what_the_page_gets_is_plain(shown):
+    assert json.loads(
+        json.dumps([shown[0], shown[2]], allow_nan=False, default=lambda number: number.item())
+    )
+
+
+def test_words_are_said_of_methods_that_exist():
+    words = yaml.safe_load(
+        (files('spml_nb') / 'assets' / 'methods.yml').read_text(encoding='utf-8')
+    )
+    assert {*words['methods'], *filter(None, (later['loss'] for later in words['later']))} <= set(
+        core.names()
+    )
+    assert (
+        board_summary.describe_method('boostlu_llr')['name'] == 'BoostLU + LL-R'
+        and 'activation maps' in board_summary.describe_method('boostlu_llr')['does']
+    )
