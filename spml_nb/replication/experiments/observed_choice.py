@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['RULES', 'CHOSEN_RULE', 'NEGATIVE_RULES', 'RECALLS', 'SAMPLES', 'REPEATS', 'WAYS', 'PHOTOS', 'PHOTO_SAMPLES',
            'METHODS', 'DATASETS', 'SEEDS', 'SUITE', 'PATIENCE', 'EVEN', 'SALIENT', 'LABELS', 'LABELS_DATASETS',
-           'LABELS_METHODS', 'LABELS_DRAWS', 'LABELS_SEEDS', 'KEYS', 'FILE', 'FILE_PHOTOS', 'FILE_LABELS',
-           'COMPARED_RULES', 'score_rules', 'choose_thresholds', 'score_thresholds', 'measure_photo_choice',
-           'read_trials', 'measure_choice_losses', 'average_choice_losses', 'join_label_trials', 'count_label_losses',
+           'LABELS_METHODS', 'LABELS_DRAWS', 'KEYS', 'FILE', 'FILE_PHOTOS', 'FILE_LABELS', 'COMPARED_RULES',
+           'score_rules', 'choose_thresholds', 'score_thresholds', 'measure_photo_choice', 'read_trials',
+           'measure_choice_losses', 'average_choice_losses', 'join_label_trials', 'count_label_losses',
            'average_over_sets', 'compare_label_rules', 'compare_with_even_draw', 'average_thresholds',
            'count_named_labels', 'average_photo_choice']
 
@@ -219,7 +219,6 @@ LABELS = {
 LABELS_DATASETS = ('voc12_animals', 'coco18', 'mirflickr14', 'ccp')
 LABELS_METHODS = ('an', 'em', 'hml', 'two_way_class')
 LABELS_DRAWS = 5  # the first settings of each search
-LABELS_SEEDS = SEEDS[:2]
 
 # %% ../../../nbs/replication/experiments/observed_choice.ipynb #62de560e
 KEYS = ['dataset', 'loss', 'draw', 'seed']  # columns that name a trial
@@ -323,7 +322,6 @@ def join_label_trials(even: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
     run_again = even[
         even.dataset.isin(LABELS_DATASETS)
         & even.loss.isin(LABELS_METHODS)
-        & even.seed.isin(LABELS_SEEDS)
         & (even.draw < LABELS_DRAWS)
     ]
     trials = pd.concat([run_again.assign(labels=EVEN), others], ignore_index=True)

@@ -31,7 +31,6 @@ from .observed_choice import (
     LABELS_DATASETS,
     LABELS_DRAWS,
     LABELS_METHODS,
-    LABELS_SEEDS,
     METHODS,
     SALIENT,
     SEEDS,
@@ -86,7 +85,7 @@ def plan_label_trials(dataset: str, seed: int) -> dict[Trial, Config]:
 
     Args:
         dataset: one of `LABELS_DATASETS`.
-        seed: one of `LABELS_SEEDS`.
+        seed: one of `SEEDS`.
     """
     even = {
         trial: config
@@ -109,7 +108,7 @@ def _plan_all(datasets: list[str]) -> dict[Trial, Config]:
     trials = {}
     for dataset, seed in product(datasets, SEEDS):
         trials |= plan_trials(dataset, seed)
-    for seed, dataset in product(LABELS_SEEDS, LABELS_DATASETS):
+    for seed, dataset in product(SEEDS, LABELS_DATASETS):
         if dataset in datasets:
             trials |= plan_label_trials(dataset, seed)
     return trials

@@ -11,7 +11,7 @@ from spml_nb.replication.experiments.observed_choice import (
     FILE_LABELS,
     LABELS,
     LABELS_DATASETS,
-    LABELS_SEEDS,
+    SEEDS,
     read_trials,
 )
 from spml_nb.replication.experiments.observed_choice_trials import (
@@ -29,9 +29,9 @@ def test_other_draws_are_planned_beside_the_even_one():
     plans = {
         (dataset, seed): plan_label_trials(dataset, seed)
         for dataset in LABELS_DATASETS
-        for seed in LABELS_SEEDS
+        for seed in SEEDS
     }
-    assert sum(map(len, plans.values())) == 480
+    assert sum(map(len, plans.values())) == 720
     planned = plans['ccp', 1000]
     even = plan_trials('ccp', 1000)
     assert {trial.labels for trial in planned} == set(LABELS) - {'single'}
@@ -58,7 +58,7 @@ def test_finished_runs_are_collected_once(tmp_path, monkeypatch):
         sweep_observed_choice(['nuswide'], dry_run=True)
     told = []
     table = sweep_observed_choice(['ccp'], dry_run=True, tell=told.append)
-    assert len(table) == 360 and (table.state == 'done').sum() == 3 and '357 are missing' in told[0]
+    assert len(table) == 420 and (table.state == 'done').sum() == 3 and '417 are missing' in told[0]
 
 
 def test_runs_whose_labels_are_not_drawn_evenly_have_a_record_of_their_own(tmp_path, monkeypatch):
