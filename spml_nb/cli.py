@@ -1035,7 +1035,7 @@ def _train_sweep(args, **options):
     if args.paper in study.EXPERIMENTS:
         return study.find_experiment(args.paper).sweep(args.dataset, **options)
     if args.paper == 'methods':
-        return boards.sweep_boards(suite, args.dataset, args.loss, **options)
+        return boards.sweep(suite, args.dataset, args.loss, **options)
     if args.figure:
         from spml_nb.replication import paper_figures
 

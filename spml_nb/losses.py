@@ -37,7 +37,7 @@ from spml_nb.methods.baselines import (
     zlpr_loss,
 )
 from .methods.boostlu import boosted_logits
-from .methods.core import LossMethod, find_method
+from .methods.core import LossMethod, find
 from .methods.crisp import class_priors, crisp_loss
 from .methods.em_apl import apl_select, em_apl_loss, em_loss
 from .methods.epr_count import epr_count_loss
@@ -169,7 +169,7 @@ class Loss(nn.Module):
 
 def _find_function(name: str) -> tuple[Callable[..., Tensor], dict[str, Any]]:
     """The loss of a method and the keyword arguments that its name fixes."""
-    method = find_method(name)
+    method = find(name)
     if issubclass(method, LossMethod):
         return method.function, method.fixed
     if name == 'hml':

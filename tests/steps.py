@@ -8,7 +8,7 @@ from side_files import invented, side_of
 
 from spml_nb import runs, training
 from spml_nb.data.dataset import Dataset
-from spml_nb.methods.core import find_method
+from spml_nb.methods.core import find
 from spml_nb.runs.config import Config
 from spml_nb.runs.folder import Run
 from spml_nb.training.batches import FeatureSource
@@ -36,11 +36,7 @@ def trainer_of(device, loss, **given):
             lr=1e-3,
             epochs=4,
             selection='last',
-            **(
-                {'embedding_dim': 16}
-                if given.get('head', find_method(loss).head) == 'labelwise'
-                else {}
-            ),
+            **({'embedding_dim': 16} if given.get('head', find(loss).head) == 'labelwise' else {}),
             **side_of(loss),
             **given,
         )

@@ -10,7 +10,7 @@ import torch
 from steps import begin, trainer_of
 
 from spml_nb import methods
-from spml_nb.methods.core import find_method
+from spml_nb.methods.core import find
 
 
 def outcome(trainer, call, state):
@@ -46,7 +46,7 @@ def test_a_step_is_one_program(loss):
 
 def test_what_changes_by_the_epoch_is_no_part_of_the_program():
     "Else each epoch would be compiled anew."
-    names = {name for name in methods.names() if find_method(name).varies}
+    names = {name for name in methods.names() if find(name).varies}
     assert names == {'gr', 'llr', 'llct', 'llcp', 'splc'} | {
         f'boostlu_{name}' for name in ('llr', 'llct', 'llcp')
     }

@@ -43,7 +43,7 @@ def one_loss(name, device):
     torch.manual_seed(0)
     z = torch.zeros(12, 5, dtype=torch.int8)
     z[torch.arange(12), torch.arange(12) % 5] = 1
-    head = core.find_method(name).head
+    head = core.find(name).head
     model = models.create(
         'mini', 5, head=head, weights='none', **({'d': 16} if head == 'labelwise' else {})
     ).eval()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from spml_nb import losses as L
 from spml_nb import methods
 from spml_nb.base.errors import SpmlError, SpmlWarning
-from spml_nb.methods.core import REDUCTIONS, LossMethod, ViewOutputs, create, find_method
+from spml_nb.methods.core import REDUCTIONS, LossMethod, ViewOutputs, create, find
 from spml_nb.models.heads import Outputs
 
 NOTEBOOK = Path(__file__).resolve().parents[1] / 'nbs' / 'losses.ipynb'
@@ -112,7 +112,7 @@ def as_registered(name):
 LOSSES |= {
     name: as_registered(name)
     for name in methods.names()
-    if find_method(name).__name__.endswith('_method') and name not in LOSSES
+    if find(name).__name__.endswith('_method') and name not in LOSSES
 }
 # where a positive is never pushed down; LS, softmax, ROLE, EPR and high rank may
 UP = [
@@ -608,7 +608,7 @@ def test_a_loss_as_a_module_is_the_loss_of_the_method_or_refused(name):
     generator = torch.Generator().manual_seed(0)
     z = observed('single', 6, 4, generator)
     logits = torch.randn(6, 4, generator=generator, dtype=torch.float64).tanh()
-    if not issubclass(find_method(name), LossMethod) and name != 'hml':
+    if not issubclass(find(name), LossMethod) and name != 'hml':
         with pytest.raises(SpmlError, match=rf"'{name}' is more than .*methods.create"):
             L.Loss(name)
         return
@@ -623,7 +623,7 @@ def test_a_loss_as_a_module_is_the_loss_of_the_method_or_refused(name):
 
 def every_loss():
     "The names of `losses`, and the registered losses that it does not list."
-    kinds = [find_method(name) for name in methods.names()]
+    kinds = [find(name) for name in methods.names()]
     others = {kind.function.__name__ for kind in kinds if issubclass(kind, LossMethod)}
     return sorted({*L.__all__, *others})
 

@@ -1,7 +1,7 @@
 from ..data.dataset import find_family as find_family
 from .core import Method as Method
 from .core import create as create
-from .core import find_method as find_method
+from .core import find as find
 from .core import names as names
 from .core import register as register
 from .core import register_loss as register_loss

@@ -28,8 +28,8 @@ from spml_nb.methods.core import (
     check_per_class,
     logsumexp,
     positive_mask,
-    promote_precision,
-    reduce_loss,
+    promote,
+    reduce,
     register,
     register_loss,
     require_in_range,
@@ -60,7 +60,7 @@ def wrong_logits(logits: Tensor, z: Tensor) -> Tensor:
     Source: p_t of Lin et al. 2017 (focal loss).
     """
     same_shape(logits, z)
-    s = promote_precision(logits)
+    s = promote(logits)
     return s * torch.rsub(positive_mask(z, s), 1, alpha=2)
 
 # %% ../../nbs/methods/baselines.ipynb #04ac0ace
@@ -144,7 +144,7 @@ def an_loss(
     tensor([[0.1269, 0.3133, 0.9741],
             [0.4741, 0.0486, 0.6931]])
     """
-    return reduce_loss(mask_unknown(softplus(wrong_logits(logits, z)), z, unknown), reduction)
+    return reduce(mask_unknown(softplus(wrong_logits(logits, z)), z, unknown), reduction)
 
 
 def bce_loss(
@@ -324,7 +324,7 @@ def weighted_bce_loss(
     """
     losses = softplus(wrong_logits(logits, z))
     weights = _weight_by_label(z, positive_weight, negative_weight, losses)
-    return reduce_loss(mask_unknown(losses * weights, z, unknown), reduction)
+    return reduce(mask_unknown(losses * weights, z, unknown), reduction)
 
 
 def class_frequency_weights(z: Tensor, unknown: str = 'negative') -> tuple[Tensor, Tensor]:
@@ -404,7 +404,7 @@ def label_smoothing_loss(
     """
     x = wrong_logits(logits, z)
     losses = softplus(x) - require_in_range(smoothing, 0, 1, 'smoothing') * x
-    return reduce_loss(mask_unknown(losses, z, unknown), reduction)
+    return reduce(mask_unknown(losses, z, unknown), reduction)
 
 
 def negative_label_smoothing_loss(
@@ -442,7 +442,7 @@ def negative_label_smoothing_loss(
     """
     x = wrong_logits(logits, z)
     losses = softplus(x) - require_in_range(smoothing, 0, 1, 'smoothing') * (x * (z == 0))
-    return reduce_loss(mask_unknown(losses, z, unknown), reduction)
+    return reduce(mask_unknown(losses, z, unknown), reduction)
 
 
 register_loss(
@@ -518,7 +518,7 @@ def focal_loss(
     x = wrong_logits(logits, z)
     weights = _weight_by_label(z, alpha, 1 - alpha, x)
     losses = focusing_weight(x.sigmoid(), gamma) * softplus(x) * weights
-    return reduce_loss(mask_unknown(losses, z, unknown), reduction)
+    return reduce(mask_unknown(losses, z, unknown), reduction)
 
 # %% ../../nbs/methods/baselines.ipynb #6a70bac0
 def _focal(x: Tensor, gamma: float, constant_weight: bool) -> tuple[Tensor, Tensor]:
@@ -621,8 +621,8 @@ def asymmetric_loss(
         margin=margin,
         constant_weight=constant_weight,
     )
-    losses = attach_gradient(formula, promote_precision(logits), z > 0)
-    return reduce_loss(mask_unknown(losses, z, unknown), reduction)
+    losses = attach_gradient(formula, promote(logits), z > 0)
+    return reduce(mask_unknown(losses, z, unknown), reduction)
 
 # %% ../../nbs/methods/baselines.ipynb #865e6020
 register_loss(
@@ -671,7 +671,7 @@ def over_entries(rows: Tensor, classes: int, reduction: str) -> Tensor:
     """
     if reduction == 'sample':
         return rows.mean()
-    return reduce_loss(rows[:, None].expand(-1, classes) / classes, reduction)
+    return reduce(rows[:, None].expand(-1, classes) / classes, reduction)
 
 
 def zlpr_loss(
@@ -700,7 +700,7 @@ def zlpr_loss(
     tensor(1.1188)
     """
     same_shape(logits, z)
-    hard_negative, hard_positive = hard_entries(promote_precision(logits), z, unknown)
+    hard_negative, hard_positive = hard_entries(promote(logits), z, unknown)
     rows = softplus(hard_negative) + softplus(hard_positive)
     return over_entries(rows, z.shape[1], reduction)
 
@@ -725,7 +725,7 @@ def expected_positive_penalty(logits: Tensor, k: float | Tensor) -> Tensor:
     """
     if isinstance(k, Tensor) and k.numel() != 1:
         raise SpmlError(f'k {tuple(k.shape)} must be one number of positives for all images.')
-    expected = promote_precision(logits).sigmoid().sum(1).mean()
+    expected = promote(logits).sigmoid().sum(1).mean()
     return ((expected - k) / logits.shape[1]).square()
 
 
@@ -757,7 +757,7 @@ def epr_loss(
     """
     losses = bce_loss(logits, z, unknown='ignore', reduction='none')
     k = (z > 0).sum() / len(z) if k is None else require_in_range(k, 0, math.inf, 'k')
-    return reduce_loss(losses + expected_positive_penalty(logits, k), reduction)
+    return reduce(losses + expected_positive_penalty(logits, k), reduction)
 
 
 def _binary_entropy(s: Tensor) -> Tensor:
@@ -795,8 +795,8 @@ def entropy_minimization_loss(
     """
     require_in_range(weight, 0, math.inf, 'weight')
     bce = softplus(wrong_logits(logits, z))
-    entropy = _binary_entropy(promote_precision(logits))
-    return reduce_loss(torch.where(z == 0, weight * entropy, bce), reduction)
+    entropy = _binary_entropy(promote(logits))
+    return reduce(torch.where(z == 0, weight * entropy, bce), reduction)
 
 
 # EPR needs the mean number of positives per image. Data sets of the papers have the published one;

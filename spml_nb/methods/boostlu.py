@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..base.errors import SpmlError
-from .core import LogUniform, promote_precision, register, require_above_zero
+from .core import LogUniform, promote, register, require_above_zero
 from .large_loss import LLR, RECIPE, SEARCH, LargeLoss, LLCp, LLCt
 from ..models.heads import Outputs
 
@@ -38,7 +38,7 @@ def boosted_logits(maps: Tensor, alpha: float = 5.0) -> Tensor:
     tensor([[1.5000]])
     """
     require_above_zero(alpha, 'alpha', _REMEDY)
-    M = promote_precision(maps)
+    M = promote(maps)
     if M.ndim != 4:
         raise SpmlError(
             f'maps {tuple(M.shape)} must be (B, C, h, w): a map for each image and class.'

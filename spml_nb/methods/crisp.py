@@ -19,7 +19,7 @@ from spml_nb.methods.core import (
     check_all_finite,
     check_per_class,
     positive_mask,
-    promote_precision,
+    promote,
     register,
     require_above_zero,
     require_in_range,
@@ -111,7 +111,7 @@ def crisp_loss(
     require_one_of(reduction, ('mean', 'sum', 'sample'), 'reduction')
     require_in_range(weight, 0, math.inf, 'weight')
     x = wrong_logits(logits, z)
-    s = promote_precision(logits)
+    s = promote(logits)
     P = positive_mask(z, s)
     share = P.mean(0) if share is None else share.to(s)
     prior = prior.to(s)

@@ -22,8 +22,8 @@ from spml_nb.methods.core import (
     attach_gradient,
     check_all_finite,
     positive_mask,
-    promote_precision,
-    reduce_loss,
+    promote,
+    reduce,
     register,
     register_loss,
     require_in_range,
@@ -68,9 +68,9 @@ def em_loss(logits: Tensor, z: Tensor, *, alpha: float = 0.1, reduction: str = '
             [-0.0663,  0.0486,  0.6931]])
     """
     same_shape(logits, z)
-    s = promote_precision(logits)
+    s = promote(logits)
     formula = partial(_cross_entropies, alpha=alpha)
-    return reduce_loss(attach_gradient(formula, s, positive_mask(z, s), z == 0), reduction)
+    return reduce(attach_gradient(formula, s, positive_mask(z, s), z == 0), reduction)
 
 
 register_loss(
@@ -109,7 +109,7 @@ def apl_select(scores: Tensor, remaining: Tensor, quota: Tensor | int) -> Tensor
     """
     same_shape(scores, remaining, 'scores', 'remaining', labels=False)
     check_all_finite(scores)
-    s = promote_precision(scores.detach()).cpu().masked_fill(~remaining.bool().cpu(), math.inf)
+    s = promote(scores.detach()).cpu().masked_fill(~remaining.bool().cpu(), math.inf)
     x = np.ascontiguousarray(s.T.numpy())  # (C, N); infinite entries cannot be selected
     n = np.broadcast_to(torch.as_tensor(quota).cpu().numpy(), len(x))
     n = np.clip(n, 0, np.count_nonzero(x < np.inf, axis=1)).astype(np.int64)
@@ -171,13 +171,13 @@ def em_apl_loss(
     """
     same_shape(logits, z)
     same_shape(logits, soft_negative, second='soft_negative', labels=False)
-    s = promote_precision(logits)
+    s = promote(logits)
     unknown = z == 0
     frozen = unknown & (soft_negative > 0)
     t = torch.where(frozen, soft_negative.detach().to(s.dtype), positive_mask(z, s))
     formula = partial(_cross_entropies, alpha=alpha)
     losses = attach_gradient(formula, s, t, unknown ^ frozen)
-    return reduce_loss(torch.where(frozen, beta * losses, losses), reduction)
+    return reduce(torch.where(frozen, beta * losses, losses), reduction)
 
 # %% ../../nbs/methods/em_apl.ipynb #3aa892b0
 _HARD_NEGATIVE = torch.finfo(torch.float32).tiny  # a label of 0, as `soft` is 0 for no label

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..base.errors import SpmlError
 from .baselines import bce_loss
-from .core import Method, promote_precision, reduce_loss, register
+from .core import Method, promote, reduce, register
 
 # %% ../../nbs/methods/epr_count.ipynb #01f71c03
 def epr_count_loss(logits: Tensor, z: Tensor, count: Tensor, *, reduction: str = 'mean') -> Tensor:
@@ -45,9 +45,9 @@ def epr_count_loss(logits: Tensor, z: Tensor, count: Tensor, *, reduction: str =
             f'count {tuple(count.shape)} must be one number for each image: '
             f'{tuple(logits.shape[:1])}.'
         )
-    expected = promote_precision(logits).sigmoid().sum(1)
+    expected = promote(logits).sigmoid().sum(1)
     penalty = ((expected - count) / logits.shape[1]).square()
-    return reduce_loss(losses + penalty[:, None], reduction)
+    return reduce(losses + penalty[:, None], reduction)
 
 
 @register('epr_count', source='Cole et al. 2021, EPR, with a count for each image')

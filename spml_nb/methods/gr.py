@@ -18,8 +18,8 @@ from spml_nb.methods.core import (
     Choice,
     Method,
     attach_gradient,
-    promote_precision,
-    reduce_loss,
+    promote,
+    reduce,
     register,
     require_above_zero,
     require_in_range,
@@ -106,7 +106,7 @@ def gr_loss(
     require_above_zero(sigma, 'sigma', 'the trust in an unknown label is a Gaussian of this width.')
     same_shape(logits, z)
     formula = partial(_mixture, w=w, b=b, mu=mu, sigma=sigma, q2=q2, q3=q3)
-    return reduce_loss(attach_gradient(formula, promote_precision(logits), z), reduction)
+    return reduce(attach_gradient(formula, promote(logits), z), reduction)
 
 # %% ../../nbs/methods/gr.ipynb #17c71610
 @register(

@@ -17,9 +17,9 @@ from spml_nb.methods.core import (
     LogUniform,
     LossMethod,
     Method,
-    find_method,
-    promote_precision,
-    reduce_loss,
+    find,
+    promote,
+    reduce,
     register,
     require_in_range,
     same_shape,
@@ -48,9 +48,9 @@ def group_consistency_loss(logits: Tensor, means: Tensor, *, reduction: str = 'm
     tensor(0.7366)
     """
     same_shape(logits, means, second='means', labels=False)
-    s = promote_precision(logits)
+    s = promote(logits)
     losses = F.binary_cross_entropy_with_logits(s, means.detach().to(s), reduction='none')
-    return reduce_loss(losses, reduction)
+    return reduce(losses, reduction)
 
 # %% ../../nbs/methods/group_consistency.ipynb #group-07
 def initial_means(z: Tensor, group: Tensor, fill: float | None = None) -> Tensor:
@@ -133,7 +133,7 @@ class GroupConsistency(Method):
         **common,
     ):
         super().__init__(observed, **common)
-        base_method = find_method(base)
+        base_method = find(base)
         if not issubclass(base_method, LossMethod):
             raise SpmlError(
                 f'base={base!r} is more than a loss of one batch. Choose one that is not, such as '
@@ -164,7 +164,7 @@ class GroupConsistency(Method):
         # indexing copies the means, which move before the gradient is computed
         penalty = group_consistency_loss(s, self.means[group], reduction=self.reduction)
         with torch.no_grad():
-            move_means(self.means, group, promote_precision(s).sigmoid().to(self.means), self.rate)
+            move_means(self.means, group, promote(s).sigmoid().to(self.means), self.rate)
         base = self.base_loss(s, self.z[index], reduction=self.reduction, **self.fixed)
         return base + self.weight * penalty
 

@@ -15,7 +15,7 @@ from .baselines import focusing_weight, softplus, wrong_logits
 from spml_nb.methods.core import (
     Uniform,
     positive_mask,
-    reduce_loss,
+    reduce,
     register_loss,
     require_in_range,
 )
@@ -61,7 +61,7 @@ def hill_loss(
     p = x.sigmoid()  # used for unknown labels
     x = x + margin * positive_mask(z, x)
     observed = softplus(x) * torch.where(z > 0, focusing_weight(x.sigmoid(), gamma), 1)
-    return reduce_loss(torch.where(z == 0, (lam - p) * p.square(), observed), reduction)
+    return reduce(torch.where(z == 0, (lam - p) * p.square(), observed), reduction)
 
 
 register_loss(

@@ -19,7 +19,7 @@ from spml_nb.methods.core import (
     LogUniform,
     Method,
     Uniform,
-    promote_precision,
+    promote,
     register,
     require_above_zero,
     require_in_range,
@@ -47,7 +47,7 @@ def hyperspherical_logits(
     tensor([[  6.7357,  -9.6123,  -3.9701],
             [ -5.9104,   4.4348, -11.3702]])
     """
-    c = promote_precision(cosine)
+    c = promote(cosine)
     inside = 1 - torch.finfo(c.dtype).eps
     c = c.clamp(-inside, inside)
     module = torch if isinstance(margin, Tensor) else math
@@ -87,9 +87,9 @@ def margin_logits(
     if margin_on == 'none':
         margin = 0.0
     elif margin_on == 'positives':
-        margin = margin * (z > 0).to(promote_precision(cosine).dtype)
+        margin = margin * (z > 0).to(promote(cosine).dtype)
     elif margin_on == 'negatives':
-        margin = margin * (z <= 0).to(promote_precision(cosine).dtype)
+        margin = margin * (z <= 0).to(promote(cosine).dtype)
     return hyperspherical_logits(cosine, scale, margin)
 
 
@@ -158,7 +158,7 @@ def gradient_balance(
     """
     require_one_of(reduction, ('mean', 'sum', 'sample'), 'reduction')
     same_shape(logits, z)
-    s = promote_precision(logits)
+    s = promote(logits)
     pull = (z > 0).to(s.dtype) - torch.sigmoid(s)  # 1 − p on positives, −p elsewhere
     imbalance = mask_unknown(pull, z, unknown).sum().abs()
     return imbalance / {'mean': s.numel(), 'sum': 1, 'sample': len(s)}[reduction]
@@ -311,5 +311,5 @@ def label_correlation(embeddings: Tensor, scale: float = 20.0, margin: float = 0
         raise SpmlError(
             f'label embeddings must be a (C, D) matrix, not of shape {tuple(embeddings.shape)}.'
         )
-    w = F.normalize(promote_precision(embeddings), dim=1)
+    w = F.normalize(promote(embeddings), dim=1)
     return torch.sigmoid(hyperspherical_logits(w @ w.T, scale, margin))

@@ -21,8 +21,8 @@ from spml_nb.methods.core import (
     Method,
     cheap_values,
     keep_signature,
-    promote_precision,
-    reduce_loss,
+    promote,
+    reduce,
     register,
     require_above_zero,
     require_in_range,
@@ -56,7 +56,7 @@ def plc_masks(
     require_one_of(form, FORMS, 'form')
     require_in_range(threshold, 0.5, 1, 'threshold')
     same_shape(weak_logits, z, 'weak_logits')
-    p = promote_precision(weak_logits.detach()).sigmoid()
+    p = promote(weak_logits.detach()).sigmoid()
     unknown = z == 0
     up = (p >= threshold) & unknown
     if form == 'paper':
@@ -102,11 +102,11 @@ def plc_loss(
     """
     up, down = plc_masks(weak_logits, z, threshold, form)
     same_shape(strong_logits, z, 'strong_logits')
-    s = promote_precision(strong_logits)
+    s = promote(strong_logits)
     losses = -(logsigmoid(s) * up + logsigmoid(-s) * down)
     if reduction is None and form == 'code':
         return losses.sum() / (up | down).sum().clamp(min=1)
-    return reduce_loss(losses, reduction or 'sample')
+    return reduce(losses, reduction or 'sample')
 
 # %% ../../nbs/methods/lac.ipynb #d7491e8d
 MAX_SIMILARITIES = 2**21  # similarities held at a time: 8 MiB in float32
@@ -306,7 +306,7 @@ def lac_loss(
     _check_entries(embeddings, labels, d, 'embeddings and labels')
     _check_entries(queue, queue_labels, d, 'queue and queue_labels')
     total = total or max(1, len(labels))
-    z, labels = _entries(promote_precision(embeddings), labels)
+    z, labels = _entries(promote(embeddings), labels)
     queue, queue_labels = _entries(queue.to(z), queue_labels.to(labels))
     if len(z) == 0:
         return z.sum()
@@ -594,5 +594,5 @@ class LAC(PLC):
     def project(self, embeddings: Tensor) -> Tensor:
         "z = g(f) of unit length. embeddings: (n, d) → (n, projection)."
         return normalize(
-            promote_precision(self.projector(embeddings.to(self.projector[0].weight))), dim=-1
+            promote(self.projector(embeddings.to(self.projector[0].weight))), dim=-1
         )

@@ -16,8 +16,8 @@ from .baselines import softplus, wrong_logits
 from spml_nb.methods.core import (
     LogUniform,
     Method,
-    promote_precision,
-    reduce_loss,
+    promote,
+    reduce,
     register,
     require_in_range,
     same_shape,
@@ -55,7 +55,7 @@ def large_loss_mask(logits: Tensor, z: Tensor, scheme: str, fraction: float) -> 
     require_one_of(scheme, SCHEMES, 'large-loss scheme')
     require_in_range(fraction, 0, 1, 'fraction')
     same_shape(logits, z)
-    s = promote_precision(logits.detach())
+    s = promote(logits.detach())
     candidates = s.masked_fill(z != 0, -math.inf)
     k = math.ceil(round(fraction * s.numel(), 6))  # 0.1·3·160 is 48, not 48.00000000000001
     if not k:
@@ -104,7 +104,7 @@ def large_loss(
         losses = softplus(wrong_logits(logits, z)) * ~large
     else:
         losses = softplus(wrong_logits(logits, torch.where(large, 1, z)))
-    return reduce_loss(losses, reduction)
+    return reduce(losses, reduction)
 
 # %% ../../nbs/methods/large_loss.ipynb #dfbe4c8e
 class LargeLoss(Method):

@@ -17,8 +17,8 @@ from spml_nb.methods.core import (
     LogUniform,
     Uniform,
     positive_mask,
-    promote_precision,
-    reduce_loss,
+    promote,
+    reduce,
     register_loss,
     require_in_range,
 )
@@ -87,7 +87,7 @@ def nnpu_loss(
     require_in_range(beta, 0, math.inf, 'beta')
     require_in_range(gamma, 0, 1, 'gamma')
     x = wrong_logits(logits, z)
-    s = promote_precision(logits)
+    s = promote(logits)
     if k is not None:
         require_in_range(k, 0, math.inf, 'k')
     positive = positive_mask(z, s) * weigh_positives(z.to(s.dtype), k)
@@ -95,12 +95,12 @@ def nnpu_loss(
     unknown = softplus(s) * torch.where(z < 0, 0, 1 - positive)
     risk = observed + unknown
     if math.isinf(beta):
-        return reduce_loss(risk, reduction)
+        return reduce(risk, reduction)
     corrected = observed
     if correction == 'ascend':
         ascent = gamma * (unknown - unknown.detach())  # 0, but with a gradient
         corrected = torch.where(z < 0, observed, observed.detach()) - ascent
-    return reduce_loss(torch.where(unknown.mean(0) < -beta, corrected - beta, risk), reduction)
+    return reduce(torch.where(unknown.mean(0) < -beta, corrected - beta, risk), reduction)
 
 
 def _without_hidden_positives(hparams: dict, labels: str) -> tuple[str, dict] | None:

@@ -21,7 +21,7 @@ from spml_nb.methods.core import (
     Method,
     check_per_class,
     logsumexp,
-    promote_precision,
+    promote,
     register,
     register_loss,
     require_above_zero,
@@ -103,7 +103,7 @@ def opml_loss(
     tensor(1.1188)
     """
     same_shape(logits, z)
-    hard_negative, hard_positive = hard_entries(promote_precision(logits), z, unknown)
+    hard_negative, hard_positive = hard_entries(promote(logits), z, unknown)
     return _push_apart(hard_negative, hard_positive, alpha, beta, z.shape[1], reduction)
 
 # %% ../../nbs/methods/opml.ipynb #3cb9515a
@@ -143,7 +143,7 @@ def high_rank_loss(probabilities: Tensor, weight: float = 1e-3, eps: float = 1e-
     S = S.double() if len(S) <= S.shape[1] else S.double().T
     I = torch.eye(len(S), dtype=S.dtype, device=S.device)
     L, _ = torch.linalg.cholesky_ex(S @ S.T + eps * I)  # LLᵀ = SSᵀ + εI
-    return (-2 * weight * L.diagonal().log().sum()).to(promote_precision(probabilities))
+    return (-2 * weight * L.diagonal().log().sum()).to(promote(probabilities))
 
 # %% ../../nbs/methods/opml.ipynb #ef6fd83b
 def soft_opml_loss(
@@ -182,7 +182,7 @@ def soft_opml_loss(
     """
     same_shape(logits, z)
     same_shape(logits, soft_positive, second='soft_positive', labels=False)
-    s = promote_precision(logits)
+    s = promote(logits)
     w = soft_positive.detach().to(s.dtype).clamp(0, 1)  # 1 + 1e-7 is 1
     t = torch.where(z == 0, w, (z > 0).to(s.dtype))
     hard_negative = logsumexp(s + torch.log1p(-t).clamp_min(LOG_ZERO), 1)
@@ -212,8 +212,8 @@ def trust_share(logits: Tensor, ap: Tensor, gamma: float, power: str = 'product'
     """
     require_above_zero(gamma, 'gamma', 'at 0 every unknown label would count as positive.')
     require_one_of(power, POWERS, 'power')
-    p = promote_precision(logits.detach()).sigmoid()
-    ap = promote_precision(ap)
+    p = promote(logits.detach()).sigmoid()
+    ap = promote(ap)
     return (p * ap) ** gamma if power == 'product' else p * ap**gamma
 
 # %% ../../nbs/methods/opml.ipynb #cc39f14a
@@ -373,7 +373,7 @@ class OpmlSp(Method):
         else:
             loss = opml_loss(s, labels, **self.loss_options)
         if self.high_rank:
-            loss = loss + high_rank_loss(promote_precision(s).sigmoid(), **self.rank_options)
+            loss = loss + high_rank_loss(promote(s).sigmoid(), **self.rank_options)
         return loss
 
     def start_epoch(self, e):

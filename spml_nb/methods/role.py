@@ -16,8 +16,8 @@ from .baselines import EPR_VALUES, bce_loss, expected_positive_penalty
 from spml_nb.methods.core import (
     LogUniform,
     Method,
-    promote_precision,
-    reduce_loss,
+    promote,
+    reduce,
     register,
     require_in_range,
     same_shape,
@@ -61,15 +61,15 @@ def role_loss(
     same_shape(logits, estimate_logits, second='estimates', labels=False)
     if k is None:
         k = (z > 0).sum() / len(z)
-    s = promote_precision(logits)
-    r = promote_precision(estimate_logits)
+    s = promote(logits)
+    r = promote(estimate_logits)
 
     def half(a, b):
         agreement = F.binary_cross_entropy_with_logits(a, b.detach().sigmoid(), reduction='none')
         observed = bce_loss(a, z, unknown='ignore', reduction='none')
         return observed + agreement + expected_positive_penalty(a, k)
 
-    return reduce_loss((half(s, r) + half(r, s)) / 2, reduction)
+    return reduce((half(s, r) + half(r, s)) / 2, reduction)
 
 # %% ../../nbs/methods/role.ipynb #467ba883
 def initial_estimates(z: Tensor) -> Tensor:

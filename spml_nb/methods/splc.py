@@ -14,8 +14,8 @@ from spml_nb.methods.core import (
     Method,
     Uniform,
     positive_mask,
-    promote_precision,
-    reduce_loss,
+    promote,
+    reduce,
     register,
     require_in_range,
     same_shape,
@@ -46,7 +46,7 @@ def missing_positives(logits: Tensor, z: Tensor, threshold: float = 0.6) -> Tens
     """
     same_shape(logits, z)
     require_in_range(threshold, 0, 1, 'threshold')
-    return (z == 0) & (promote_precision(logits.detach()).sigmoid() > threshold)
+    return (z == 0) & (promote(logits.detach()).sigmoid() > threshold)
 
 # %% ../../nbs/methods/splc.ipynb #8cc53b7d
 def splc_loss(
@@ -90,7 +90,7 @@ def splc_loss(
     if correct:
         x = torch.where(missing_positives(logits, z, threshold), -x, x)
     x = x + margin * positive_mask(z, x)
-    return reduce_loss(focusing_weight(x.sigmoid(), gamma) * softplus(x), reduction)
+    return reduce(focusing_weight(x.sigmoid(), gamma) * softplus(x), reduction)
 
 # %% ../../nbs/methods/splc.ipynb #8a9b32bb
 @register(

@@ -21,8 +21,8 @@ from spml_nb.methods.core import (
     LogUniform,
     keep_signature,
     masked_logsumexp,
-    promote_precision,
-    reduce_loss,
+    promote,
+    reduce,
     register_loss,
     require_in_range,
     same_shape,
@@ -172,9 +172,9 @@ def _average_buckets(
             f'bucket must be 1 or more images, not {bucket}; None takes the whole batch.'
         )
     require_one_of(reduction, REDUCTIONS, 'reduction')
-    s = promote_precision(logits)
+    s = promote(logits)
     if not z.numel():
-        return reduce_loss(s, reduction)  # NaN, or 0 for 'sum', as for other losses
+        return reduce(s, reduction)  # NaN, or 0 for 'sum', as for other losses
     M = bucket or len(z)
     buckets = list(zip(s.split(M), z.split(M), strict=True))
     if reduction == 'mean':
@@ -186,7 +186,7 @@ def _average_buckets(
         weight = len(z) / (len(buckets) * len(x))
         weighted = [losses * losses.numel() / count for losses, count in terms(x, y)]
         entries.append(sum(weighted).expand(x.shape) * weight)
-    return reduce_loss(torch.cat(entries), reduction)
+    return reduce(torch.cat(entries), reduction)
 
 # %% ../../nbs/methods/two_way.ipynb #7e38d5ae
 def two_way_loss(

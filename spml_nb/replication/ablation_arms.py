@@ -9,7 +9,7 @@ import torch
 import yaml
 
 from ..base.errors import SpmlError, require_one_of
-from ..methods.core import find_method, hyper_parameters, resolve_hparams
+from ..methods.core import find, hyper_parameters, resolve_hparams
 from ..runs.config import Config, resolve
 from ..statistics import NO_SCORES, Scores
 from ..sweeps.queue import run_key
@@ -167,7 +167,7 @@ def _canonical_loss(config: Config) -> Config:
 
 def _hparams_of(loss: str, hparams: dict) -> dict:
     """The hyper-parameters that a loss has."""
-    names = hyper_parameters(find_method(loss))
+    names = hyper_parameters(find(loss))
     return {name: value for name, value in hparams.items() if name in names}
 
 
@@ -237,7 +237,7 @@ def _first_selection(ablation: Ablation, dataset: str) -> int:
     config = resolve(_config(ablation, ablation.arms[ablation.rate['before']], dataset))
     hparams = resolve_hparams(config.loss, dataset, config.hparams)
     labels = torch.zeros(1, 1, dtype=torch.int8)
-    return find_method(config.loss)(labels, epochs=config.epochs, **hparams).first
+    return find(config.loss)(labels, epochs=config.epochs, **hparams).first
 
 
 def arm_configs(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -> list[Config]:

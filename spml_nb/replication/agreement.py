@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from .. import statistics
-from ..methods.core import find_method
+from ..methods.core import find
 from . import gains as all_gains
 from . import published
 from . import tables as papers
@@ -44,7 +44,7 @@ def gains_by_source(runs: pd.DataFrame) -> pd.DataFrame:
                 {
                     'source': cell['source'],
                     'loss': cell['config']['loss'],
-                    'head': cell['config'].get('head') or find_method(cell['config']['loss']).head,
+                    'head': cell['config'].get('head') or find(cell['config']['loss']).head,
                     'dataset': cell['dataset'],
                     'published': gain.gain_published,
                     'ours': gain.gain,
@@ -212,7 +212,7 @@ class Pair:
 
 
 def _is_over_plain(method: FrontMethod) -> bool:
-    return method.plain or find_method(method.loss).head == 'linear'
+    return method.plain or find(method.loss).head == 'linear'
 
 
 def _compare_orders(cells: pd.DataFrame) -> list[Pair]:

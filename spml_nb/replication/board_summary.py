@@ -11,7 +11,7 @@ from importlib.resources import files
 import pandas as pd
 import yaml
 
-from ..methods.core import find_method
+from ..methods.core import find
 from ..runs.config import Config
 from ..statistics import Effect, pool_effects
 from ..sweeps import boards, search
@@ -39,7 +39,7 @@ def describe_method(loss: str) -> dict:
     Raises:
         SpmlError: For an unknown method.
     """
-    method = find_method(loss)
+    method = find(loss)
     defaults = {
         'name': loss,
         'by': method.source,
@@ -210,7 +210,7 @@ def list_printed_rows(tables: Iterable[Table]) -> list[dict]:
             'paper': _short_name(cell),
             'table': cell['table'],
             'labels': cell['config']['labels'],
-            'head': cell['config'].get('head') or find_method(cell['config']['loss']).head,
+            'head': cell['config'].get('head') or find(cell['config']['loss']).head,
         }
         row = rows.setdefault(tuple(row_fields.values()), row_fields | {'cells': {}})
         row['cells'].setdefault(
@@ -269,7 +269,7 @@ def _row_of_later_paper(entry: dict) -> dict:
     return {
         'table': '',
         'labels': 'single',
-        'head': entry['loss'] and find_method(entry['loss']).head,
+        'head': entry['loss'] and find(entry['loss']).head,
         'note': '',
         **entry,
         'paper': entry['by'],

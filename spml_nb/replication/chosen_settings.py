@@ -3,7 +3,7 @@
 import pandas as pd
 
 from ..base.files import markdown_table
-from ..methods.core import find_method
+from ..methods.core import find
 from ..runs.config import Config, resolve
 from ..sweeps.search import SUITES, search_space
 from . import published, tables
@@ -38,7 +38,7 @@ def chosen_settings(paper: str, number: str, runs: pd.DataFrame) -> pd.DataFrame
 def _describe_search(config: Config) -> str:
     """'hml, head linear, batches of 32': the method, and what is unusual in its search."""
     names = [config.loss]
-    if config.head not in (find_method(config.loss).head, None):
+    if config.head not in (find(config.loss).head, None):
         names.append(f'head {config.head}')
     if config.labels not in ('single', None):
         names.append(f'labels {config.labels}')

@@ -11,7 +11,7 @@ from .. import drawing, statistics
 from ..base import settings
 from ..base.errors import SpmlError
 from ..data.labels import FULL_PHOTOS
-from ..methods.core import find_method
+from ..methods.core import find
 from ..statistics import Effect
 from ..sweeps.search import Row
 from . import board_summary, index_page, published, without_clean
@@ -228,7 +228,7 @@ def format_front(measured: pd.DataFrame, findings: str, picture: str) -> str:
             for method, of_method in _cells_of_own(measured)
             if _mean_gain(of_method, 'effect') == 'not exercised'
         ],
-        heads={m.name: find_method(m.loss).head for m in METHODS if m.own and not m.plain},
+        heads={m.name: find(m.loss).head for m in METHODS if m.own and not m.plain},
     )
     return f'{BEGIN}\n{text}{END}'
 

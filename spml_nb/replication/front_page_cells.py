@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from ..methods.core import find_method
+from ..methods.core import find
 from ..statistics import Scores
 from . import gains as all_gains
 from . import published
@@ -129,7 +129,7 @@ def _gain(method: FrontMethod, panel: str, runs: pd.DataFrame) -> dict:
     base = published.gain_baseline(cell, []) if named_baseline else cells[baseline, column]
     config = cell['config']
     full = config.get('labels') == 'full'
-    head = config.get('head') or find_method(config['loss']).head
+    head = config.get('head') or find(config['loss']).head
     scores, exercised = _cell_scores(cell, runs)
     same_head = {} if named_baseline else {'loss': 'wbce' if full else 'an', 'head': head}
     base_scores, _ = _cell_scores(base if named_baseline else cell, runs, **same_head)

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from ..base import settings
-from ..methods.core import find_method
+from ..methods.core import find
 from ..statistics import format_signed
 from ..sweeps import search
 
@@ -38,7 +38,7 @@ def describe_gains(*losses: str) -> str:
     rows = boards[boards.labels == 'single']
     sentences = []
     for loss in losses:
-        own = rows[(rows.loss == loss) & (rows['head'] == find_method(loss).head)]
+        own = rows[(rows.loss == loss) & (rows['head'] == find(loss).head)]
         if len(own):
             sentences.append(_describe(loss, own.set_index('dataset')))
     if not sentences:
@@ -62,7 +62,7 @@ def _describe(loss: str, rows: pd.DataFrame) -> str:
     acted = int((exercised > 0.5).sum())  # as `gains.mechanism_acted` counts
     if acted < len(exercised):
         sentence += (
-            f'; {find_method(loss).mechanism} had begun before the best epoch only on {acted} of '
+            f'; {find(loss).mechanism} had begun before the best epoch only on {acted} of '
             f'{len(exercised)} sets'
         )
     return sentence + '.'

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ..methods.core import find_method
+from ..methods.core import find
 from ..runs.config import Config
 from ..statistics import NO_SCORES, Effect, Scores, default_image_error, estimate_paired_effect
 from ..sweeps import boards, search
@@ -116,7 +116,7 @@ def mechanism_acted_in(configs: Iterable[Config], runs: pd.DataFrame) -> bool:
 
 def find_row_head(row: search.Row) -> str:
     """The head that a row of a board is trained on."""
-    return row.head or find_method(row.loss).head
+    return row.head or find(row.loss).head
 
 
 def board_row_runs(row: search.Row, suite: str, dataset: str, runs: pd.DataFrame) -> pd.DataFrame:

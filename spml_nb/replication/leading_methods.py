@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from .. import statistics
-from ..methods.core import find_method
+from ..methods.core import find
 from ..statistics import Effect, Scores
 from . import board_summary
 from . import gains as all_gains
@@ -120,7 +120,7 @@ def find_leaders(levels: dict, micro_f1: dict | None = None) -> Leaders | None:
         due_to_head = _lead(levels, an_on_head, _PLAIN)
     compared = {'above': [], 'below': [], 'open': []}
     for loss, head in everywhere:
-        if head == find_method(loss).head and ('an', head) in levels:
+        if head == find(loss).head and ('an', head) in levels:
             effect = _lead(levels, (loss, head), ('an', head))
             word = 'above' if effect.low > 0 else 'below' if effect.high < 0 else 'open'
             compared[word].append(_name(loss, head))
@@ -185,4 +185,4 @@ def _lead(levels: dict, one: tuple, other: tuple) -> Effect:
 
 def _name(loss: str, head: str) -> str:
     name = board_summary.describe_method(loss)['name']
-    return name if head == find_method(loss).head else f'{name} on the {head} head'
+    return name if head == find(loss).head else f'{name} on the {head} head'

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..base import settings
 from ..base.errors import SpmlError, require_one_of
-from ..methods.core import find_method
+from ..methods.core import find
 from ..runs.config import Config
 from ..runs.record import RECORD, read_record
 from ..statistics import NO_SCORES, Scores, format_signed
@@ -558,7 +558,7 @@ def _explain_idle(cell: dict, lines: pd.DataFrame) -> str:
         return ''
     return (
         f'in {len(idle)} of {len(lines)} runs the best epoch (median {idle.best_epoch.median():g}) '
-        f'came before {find_method(cell["config"]["loss"]).mechanism} began'
+        f'came before {find(cell["config"]["loss"]).mechanism} began'
     )
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ..methods.core import find_method
+from ..methods.core import find
 from ..statistics import Effect, Scores, format_signed, pool_effects
 from . import board_summary, gains
 from .experiments import observed_choice
@@ -135,8 +135,7 @@ def format_page() -> str:
     if not shown['rows']:
         return ''
     names = {
-        loss: board_summary.describe_method(loss) | {'head': find_method(loss).head}
-        for loss in METHODS
+        loss: board_summary.describe_method(loss) | {'head': find(loss).head} for loss in METHODS
     }
     measured = measure_gains(observed_choice.read_trials())
     by_set = _tabulate_by_set(measured, names, [row['loss'] for row in shown['rows']])

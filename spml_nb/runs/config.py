@@ -429,9 +429,9 @@ def resolve(config: Config) -> Config:
     from spml_nb.data.dataset import FAMILIES, MINIATURES
     from spml_nb.data.loading import names
     from spml_nb.data.official.registry import DEFAULT_VIEWS
-    from spml_nb.methods.core import find_method, resolve_hparams
+    from spml_nb.methods.core import find, resolve_hparams
 
-    method = find_method(config.loss)
+    method = find(config.loss)
     is_miniature = config.dataset in MINIATURES
     backbone = config.backbone or ('mini' if is_miniature else 'resnet50')
     if is_miniature:

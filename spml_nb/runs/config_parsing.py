@@ -213,12 +213,12 @@ def _change(recorded: dict, changes: dict) -> dict:
     """Apply changes to a recorded configuration. If they change the method, fields that depend on
     the old one are dropped.
     """
-    from ..methods.core import find_method  # loads torch
+    from ..methods.core import find  # loads torch
 
     old = recorded['loss']
     new = changes.get('loss', old)
     if new != old:
         method_fields = {'hparams', 'head', 'side', 'embedding_dim', 'views'}
-        method_fields |= {*find_method(old).recipe, *find_method(new).recipe}
+        method_fields |= {*find(old).recipe, *find(new).recipe}
         recorded = {name: value for name, value in recorded.items() if name not in method_fields}
     return _merge(recorded, changes)

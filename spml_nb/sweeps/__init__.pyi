@@ -4,7 +4,7 @@ from ..methods.core import Uniform as Uniform
 from .boards import all_method_rows as all_method_rows
 from .boards import suite_rows as suite_rows
 from .boards import summarize_final_runs as summarize_final_runs
-from .boards import sweep_boards as sweep_boards
+from .boards import sweep as sweep
 from .boards import tabulate_search as tabulate_search
 from .boards import write_board as write_board
 from .boards import write_boards as write_boards

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ..base import files, settings
 from ..base.errors import require_one_of
-from ..methods.core import find_method, names
+from ..methods.core import find, names
 from ..runs import record
 from ..runs.config import HEADS, Config
 from .queue import load_finished_runs
@@ -138,7 +138,7 @@ def summarize_final_runs(
     Returns:
         DataFrame, one `BoardLine` per row.
     """
-    rows = [replace(row, head=row.head or find_method(row.loss).head) for row in rows]
+    rows = [replace(row, head=row.head or find(row.loss).head) for row in rows]
     configs = [final_configs(row, suite, dataset, runs, seeds) for row in rows]
     scores = [_scores_by_seed(row_configs, runs) for row_configs in configs]
     baselines = {
@@ -198,8 +198,8 @@ def all_method_rows() -> list[Row]:
     rows = [
         Row(name, head, 'full' if name == 'bce' else 'single')
         for name in names()
-        if not find_method(name).side
-        for head in find_method(name).heads or HEADS
+        if not find(name).side
+        for head in find(name).heads or HEADS
     ]
     return sorted(rows, key=lambda row: row.head == 'labelwise')
 
@@ -217,7 +217,7 @@ def suite_rows(suite: str) -> list[Row]:
     protocol = SUITES[require_one_of(suite, SUITES, 'suite')]
     if 'methods' not in protocol:
         return all_method_rows()
-    heads = {loss: find_method(loss).head for loss in protocol['methods'] or names()}
+    heads = {loss: find(loss).head for loss in protocol['methods'] or names()}
     return [
         row
         for row in all_method_rows()
@@ -245,7 +245,7 @@ def board_rows(suite: str, dataset: str) -> list[Row]:
     return [*rows, Row('bce', 'linear', 'full', train_images=_validation_photos()[dataset])]
 
 
-def sweep_boards(
+def sweep(
     suite: str,
     datasets: Iterable[str] = (),
     losses: Iterable[str] = (),

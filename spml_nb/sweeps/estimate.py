@@ -114,7 +114,7 @@ def list_step_kinds(config: Config) -> list[StepKind]:
     Args:
         config: resolved.
     """
-    from ..methods.core import find_method
+    from ..methods.core import find
 
     stages = ['linear', 'finetune'] if config.regime == 'linear_init' else [config.regime]
     names = VIEW_SETS[config.views]
@@ -126,7 +126,7 @@ def list_step_kinds(config: Config) -> list[StepKind]:
             image_size=config.image_size,
             batch_size=config.batch_size,
             head=config.head,
-            views=tuple(names[role] for role in find_method(config.loss).views),
+            views=tuple(names[role] for role in find(config.loss).views),
             precision=config.precision,
             frozen_stages=config.frozen_stages,
         )
@@ -185,10 +185,10 @@ def estimate_seconds(configs: Iterable[Config]) -> list[float]:
 
 
 def _seconds(config: Config, paces: dict[StepKind, Pace]) -> float:
-    from ..methods.core import Method, find_method
+    from ..methods.core import Method, find
 
     counts = count_photos(config.dataset)
-    method = find_method(config.loss)
+    method = find(config.loss)
     train, val = counts.train, counts.val
     if not config.hold_out:
         train, val = train + val, 0
@@ -211,9 +211,9 @@ def _seconds(config: Config, paces: dict[StepKind, Pace]) -> float:
 
 def _count_features(config: Config, counts: Counts) -> float:
     "The number of image views whose frozen features a run caches."
-    from ..methods.core import find_method
+    from ..methods.core import find
 
-    roles = find_method(config.loss).views
+    roles = find(config.loss).views
     augmented = counts.train * config.cached_views * len(roles) if len(roles) > 1 else 0
     return counts.train + counts.val + counts.test + augmented
 

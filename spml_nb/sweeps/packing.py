@@ -118,7 +118,7 @@ def pack_sweep(
 
 
 def _require_portable(config: Config):
-    from ..methods.core import find_method
+    from ..methods.core import find
 
     require_one_of(config.dataset, loading.names(), 'data set of a packed sweep')
     files = [name for name in (config.side, config.root) if name]
@@ -128,7 +128,7 @@ def _require_portable(config: Config):
         raise SpmlError(
             f'a packed sweep takes no files of your own: {join_items(files)}. Leave them out.'
         )
-    if find_method(config.loss).__module__.partition('.')[0] != 'spml_nb':
+    if find(config.loss).__module__.partition('.')[0] != 'spml_nb':
         raise SpmlError(
             f'the method {config.loss!r} is a plugin, whose code cannot be packed. Name others '
             'with --loss.'

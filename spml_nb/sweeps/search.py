@@ -18,7 +18,7 @@ import pandas as pd
 from ..base.errors import SpmlError, require_one_of
 from ..data import loading
 from ..data.dataset import join_items
-from ..methods.core import Choice, LogUniform, Uniform, find_method  # noqa: F401 (public here)
+from ..methods.core import Choice, LogUniform, Uniform, find  # noqa: F401 (public here)
 from ..runs.config import CHOICES, Config
 from .queue import run_key, run_stages
 
@@ -34,7 +34,7 @@ def search_space(loss: str) -> dict:
     Raises:
         SpmlError: for an unknown method.
     """
-    return find_method(loss).search
+    return find(loss).search
 
 
 def draw_hparams(loss: str, k: int) -> dict:
@@ -256,7 +256,7 @@ def search_configs(row: Row, suite: str, dataset: str) -> list[Config]:
         dataset_fields = {'min_positives': row.min_positives, 'exclude': row.exclude}
     else:
         dataset_fields = protocol['datasets'][check_dataset(dataset, suite)]
-    head = row.head or find_method(row.loss).head
+    head = row.head or find(row.loss).head
     common = protocol['config'] | protocol.get('scheduled', {}).get(row.loss, {})
     if (row.loss, head) in protocol.get('longer', {}).get(dataset, ()):
         common |= {'epochs': _LONGER_EPOCHS}
@@ -299,7 +299,7 @@ def suite_rates(suite: str) -> list[float]:
 
 def final_seeds(row: Row, suite: str) -> range:
     """The seeds of a row's final runs, starting at 0."""
-    return range(SUITES[suite]['seeds'][row.head or find_method(row.loss).head])
+    return range(SUITES[suite]['seeds'][row.head or find(row.loss).head])
 
 
 def choose_config(

@@ -58,7 +58,7 @@ def describe_network(run: Run) -> dict:
             f"{run.folder / 'result.json'} is damaged ({type(error).__name__}: {error}). Remove "
             f'{run.folder} and train again.',
         ) from error
-    ranks_by_method = methods.core.find_method(config.loss).predict is not Method.predict
+    ranks_by_method = methods.core.find(config.loss).predict is not Method.predict
     return {
         'format': FORMAT,
         'run': run.folder.name,

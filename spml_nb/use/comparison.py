@@ -26,7 +26,7 @@ from ..data.labels import (
 from ..data.overview import count_parts, describe_shared_photos, find_shipped_model
 from ..data.side_information import list_side_kinds, pin_file
 from ..drawing import make_axes, to_svg
-from ..methods.core import find_method, names
+from ..methods.core import find, names
 from ..runs.config import Config, class_names
 from ..statistics import format_signed
 from ..sweeps.boards import summarize_final_runs
@@ -140,7 +140,7 @@ def _make_rows(
     "A row per method, each once; methods: as in `compare`, None: every possible one."
     if not methods:
         kinds = list_side_kinds(side)
-        methods = [name for name in names() if kinds.issuperset(find_method(name).side)]
+        methods = [name for name in names() if kinds.issuperset(find(name).side)]
     file = pin_file(side) if side else ''
     return [
         Row(
@@ -148,7 +148,7 @@ def _make_rows(
             labels=labels,
             min_positives=min_positives,
             exclude=exclude,
-            side=file if find_method(name).side else '',
+            side=file if find(name).side else '',
         )
         for name in dict.fromkeys(methods)
     ]

@@ -183,7 +183,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
         from ..training.schedule import plan_stages
         from ..training.selection import predict_logits, score_finished_run
 
-        self._refuse_other_methods(core.find_method(self.method))
+        self._refuse_other_methods(core.find(self.method))
         task = _task_in_memory(observed, train, val)
         config: Any = resolve(  # fields read here are not None afterwards
             Config(

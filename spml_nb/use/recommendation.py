@@ -14,7 +14,7 @@ import pandas as pd
 
 from ..base import settings
 from ..data.labels import FULL_PHOTOS, Truth, describe_truth
-from ..methods.core import find_method
+from ..methods.core import find
 from ..metrics import average_precision, find_map_definition
 from ..runs.config import Config
 from ..runs.folder import Run, locate_run, read_result
@@ -331,7 +331,7 @@ def _describe_missing(
         if idle:
             notes.append(
                 f'{method.row.loss}: in {idle} of {len(method.runs)} runs the best epoch came '
-                f'before {find_method(method.row.loss).mechanism} began.'
+                f'before {find(method.row.loss).mechanism} began.'
             )
     return notes
 
@@ -342,7 +342,7 @@ def _make_table_row(method: MethodResult, base: MethodResult) -> dict[str, objec
     naming = method.best_naming
     return {
         'loss': method.row.loss,
-        'head': method.row.head or find_method(method.row.loss).head,
+        'head': method.row.head or find(method.row.loss).head,
         'validation': method.runs.validation.mean(),
         'val_measure': method.runs.val_measure.iloc[0],
         'test': score.mean,

@@ -184,8 +184,8 @@ def measure_precision_elsewhere(name: str = 'coco18', model: str | Path | None =
     )
     points = here['precision'] - there['precision']
     command = (
-        'python -c "from spml_nb.use.shipped_models import measure_precision_elsewhere as measure; '
-        f"""print(measure('{name}'))\""""
+        'python -c "from spml_nb.use.shipped_models import measure_precision_elsewhere; '
+        f"""print(measure_precision_elsewhere('{name}'))\""""
     )
     return (
         f"`{other.label}` on photos of {other.dataset}, where it is called `{other.label_there}`: "
@@ -217,7 +217,8 @@ def pack_shipped_model(name: str, folder: Path | None = None) -> Path:
         rights=f'{photos} {registry.find_benchmark(name).licence} {_BACKBONE}',
         limits=LIMITS[name],
         model=name,
-        command=f"""python -c "from spml_nb.use.shipped_models import pack; pack('{name}')\"""",
+        command='python -c "from spml_nb.use.shipped_models import pack_shipped_model; '
+        f"""pack_shipped_model('{name}')\"""",
     )
     write_model_folder(run.folder, folder, facts, head_only=True, calibration=calibration)
     if name in ELSEWHERE:  # measured with the model just written

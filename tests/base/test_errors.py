@@ -84,7 +84,7 @@ def test_the_command_line_prints_warnings_of_other_libraries_in_the_same_way(mon
         return ''
 
     usual = warnings.formatwarning
-    monkeypatch.setattr(registry, 'overview', overview)
+    monkeypatch.setattr(registry, 'describe_benchmarks', overview)
     assert cli.main(['data']) == 0
     assert shown == ['warning: no end\n'] and warnings.formatwarning is usual
 

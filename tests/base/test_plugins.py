@@ -115,7 +115,7 @@ def test_a_module_that_cannot_be_imported_is_named(tmp_path, monkeypatch, name, 
     (tmp_path / 'settings.ini').write_text(f'[spml_nb]\nplugins = {name}\n')
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, 'path', [*sys.path])
-    methods.find_method('em')
+    methods.find('em')
     with pytest.raises(SpmlError, match=told):
         methods.names()
     with pytest.raises(SpmlError, match=told):
@@ -125,4 +125,4 @@ def test_a_module_that_cannot_be_imported_is_named(tmp_path, monkeypatch, name, 
 def test_an_unknown_method_says_where_others_come_from():
     assert settings.read_settings()['plugins'] == ''
     with pytest.raises(SpmlError, match=r'the setting `plugins` names modules with others'):
-        methods.find_method('hesitant')
+        methods.find('hesitant')

@@ -168,14 +168,14 @@ def test_a_file_of_another_format_reaches_no_decoder_and_is_named(
 
 PEAK = """
 import resource, sys
-from spml_nb.data.decoding import open_photo, upright
+from spml_nb.data.decoding import open_photo, to_upright_rgb
 
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 before = peak()
 with open_photo(sys.argv[1]) as image:
-    small = upright(image).resize((224, 224))
+    small = to_upright_rgb(image).resize((224, 224))
 print(peak() - before, *small.getpixel((100, 100)))
 """
 

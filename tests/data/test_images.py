@@ -191,7 +191,7 @@ class Counted:
     def __init__(self, monkeypatch, *modules):
         self.now, self.most, self.lock, self.upright = 0, 0, Lock(), images.upright
         for module in modules:
-            monkeypatch.setattr(module, 'upright', self)
+            monkeypatch.setattr(module, 'to_upright_rgb', self)
 
     def __call__(self, image):
         pixels = image.width * image.height

@@ -197,7 +197,7 @@ def test_a_miniature_is_drawn_by_name_and_obeys_the_same_choices(monkeypatch):
         split,
     )
     monkeypatch.setattr(loading, 'MINIATURES', ('mini_voc', 'mini_fake'))
-    monkeypatch.setattr(miniatures, 'draw', lambda name: drawn)
+    monkeypatch.setattr(miniatures, 'draw_miniature', lambda name: drawn)
     data = load('mini_fake', min_positives=3)
     assert (
         data.images_in_memory

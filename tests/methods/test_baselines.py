@@ -11,7 +11,7 @@ import torch
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods import baselines as b
-from spml_nb.methods.core import ViewOutputs, create, find_method, resolve_hparams
+from spml_nb.methods.core import ViewOutputs, create, find, resolve_hparams
 
 NAMES = [
     'an',
@@ -196,7 +196,7 @@ def test_every_name_makes_a_method_for_every_family(name):
     for family in (*FAMILIES, 'other'):
         method = create(name, z, epochs=3, **resolve_hparams(name, family, {}))
         assert run(method, torch.randn(2, 5), torch.tensor([4, 1])).isfinite()
-    assert find_method(name).source
+    assert find(name).source
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import torch
 from spml_nb import training
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods.boostlu import boosted_logits
-from spml_nb.methods.core import ViewOutputs, create, find_method, resolve_hparams
+from spml_nb.methods.core import ViewOutputs, create, find, resolve_hparams
 from spml_nb.models.heads import Outputs
 from spml_nb.replication import diagnosis
 from spml_nb.runs.config import Config, resolve
@@ -67,7 +67,7 @@ def test_published_values_and_recipe():
         assert (
             config.head == 'maps'
             and config.head_lr_multiplier == 10
-            and 'alpha' not in find_method(plain).values['voc']
+            and 'alpha' not in find(plain).values['voc']
         )
 
 

@@ -21,9 +21,9 @@ from spml_nb.methods.core import (
     Uniform,
     ViewOutputs,
     check_labels,
+    find,
     find_equal_loss,
     find_family,
-    find_method,
     forward_views,
     register,
     register_loss,
@@ -49,7 +49,7 @@ STATEFUL = {
 
 
 def config(photo_folder, loss, **given):
-    if find_method(loss).side:
+    if find(loss).side:
         given['side'] = draw_side(photo_folder, photo_folder / 'side.csv')
     return Config(
         **{
@@ -195,9 +195,9 @@ MECHANISMS = {
 
 
 def test_the_methods_with_a_mechanism_are_these():
-    assert {
-        name for name in methods.names() if name in NAMES and find_method(name).mechanism
-    } == set(MECHANISMS)
+    assert {name for name in methods.names() if name in NAMES and find(name).mechanism} == set(
+        MECHANISMS
+    )
 
 
 @pytest.mark.parametrize('name', sorted(NAMES))
@@ -305,7 +305,7 @@ def test_every_recipe_and_every_familys_values_make_a_configuration(name):
         if name in ten
         else 1
         if name in NAMES
-        else find_method(name).recipe.get('head_lr_multiplier', 1)
+        else find(name).recipe.get('head_lr_multiplier', 1)
     )
     for dataset in (
         'voc12_animals',
@@ -319,7 +319,7 @@ def test_every_recipe_and_every_familys_values_make_a_configuration(name):
         for regime in ('finetune', 'linear', 'linear_init'):
             config = resolve(Config(loss=name, dataset=dataset, regime=regime, **side_of(name)))
             assert all(
-                getattr(config, field) == value for field, value in find_method(name).recipe.items()
+                getattr(config, field) == value for field, value in find(name).recipe.items()
             )
             assert config.hparams == resolve_hparams(name, dataset, {}) and config.nesterov is False
             assert config.head_lr_multiplier == rate
@@ -388,10 +388,7 @@ def test_losses_that_are_one_loss_agree_in_value_and_gradient(case, labels):
     if other == name:
         assert theirs == hparams
         return
-    assert (
-        find_method(name).recipe == find_method(other).recipe
-        and find_method(name).head == find_method(other).head
-    )
+    assert find(name).recipe == find(other).recipe and find(name).head == find(other).head
     for one, two in zip(
         value_and_gradient(name, hparams, observed_as(labels)),
         value_and_gradient(other, theirs, observed_as(labels)),
@@ -473,7 +470,7 @@ def test_two_methods_under_one_name_are_refused_and_a_wrong_value_too():
             SpmlError, match="unknown hyper-parameter of 'mine' 'wait'; allowed: weight"
         ):
             register('mine', **given)(Mine)
-    assert 'mine' not in methods.names() and find_method('em').source
+    assert 'mine' not in methods.names() and find('em').source
 
 
 @pytest.mark.parametrize(
@@ -511,9 +508,7 @@ def test_wrong_names_and_kinds_are_told(loss, given, message):
 
 # ---- a loop of one's own: what it leaves out is refused, and what it does is what the trainer does
 
-IN_PACKAGE = [
-    name for name in methods.names() if find_method(name).__module__.startswith('spml_nb.')
-]
+IN_PACKAGE = [name for name in methods.names() if find(name).__module__.startswith('spml_nb.')]
 AS_PLAIN = {
     'backbone': 'mini',
     'epochs': 2,
@@ -800,7 +795,7 @@ def test_hooks_of_a_subclass_count_whether_or_not_they_call_the_overridden_one()
         def start_epoch(self, e):
             self.seen = e
 
-    class Mine(Counter, find_method('splc')):
+    class Mine(Counter, find('splc')):
         def start_stage(self, k):
             super().start_stage(k)
 
@@ -854,7 +849,7 @@ def test_a_spawned_process_can_take_and_save_every_method(tmp_path):
     assert process.exitcode == 0
     saved = torch.load(tmp_path / 'methods.pt', weights_only=False)
     assert {name: type(method) for name, method in saved.items()} == {
-        name: find_method(name) for name in IN_PACKAGE
+        name: find(name) for name in IN_PACKAGE
     }
 
 

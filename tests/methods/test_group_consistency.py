@@ -5,7 +5,7 @@ import torch
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods.baselines import an_loss
-from spml_nb.methods.core import create, find_method, hyper_parameters
+from spml_nb.methods.core import create, find, hyper_parameters
 from spml_nb.methods.em_apl import em_loss
 from spml_nb.methods.group_consistency import (
     group_consistency_loss,
@@ -85,9 +85,7 @@ def test_a_finished_run_is_opened_without_its_groups_and_one_that_goes_on_keeps_
 
 
 def test_what_is_out_of_range_is_named():
-    assert {'base', 'weight', 'rate', 'fill'} < set(
-        hyper_parameters(find_method('group_consistency'))
-    )
+    assert {'base', 'weight', 'rate', 'fill'} < set(hyper_parameters(find('group_consistency')))
     for wrong in ({'weight': -1.0}, {'rate': 1.5}, {'fill': -0.1}):
         (name,) = wrong
         with pytest.raises(SpmlError, match=f'{name} must lie between'):

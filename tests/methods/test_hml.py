@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.methods.core import ViewOutputs, create, find_method, resolve_hparams
+from spml_nb.methods.core import ViewOutputs, create, find, resolve_hparams
 from spml_nb.methods.hml import gradient_balance, hml_loss, hyperspherical_logits, label_correlation
 
 SETTINGS = ['both', 'positives', 'negatives', 'none']
@@ -200,9 +200,9 @@ def test_values_and_head():
         for name in ('hml', 'hml_fixed'):
             found = resolve_hparams(name, family, {})
             assert (found['scale'], found['margin'], found['margin_on']) == (20.0, 0.3, 'both')
-    assert find_method('hml').head == find_method('hml_fixed').head == 'cosine' and find_method(
-        'hml'
-    ).heads == ('cosine',)
+    assert find('hml').head == find('hml_fixed').head == 'cosine' and find('hml').heads == (
+        'cosine',
+    )
 
 
 @pytest.mark.parametrize('name', ['hml', 'hml_fixed'])

@@ -14,7 +14,7 @@ from torch.nn.functional import normalize
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods import lac
 from spml_nb.methods.baselines import an_loss
-from spml_nb.methods.core import ViewOutputs, create, find_method, resolve_hparams
+from spml_nb.methods.core import ViewOutputs, create, find, resolve_hparams
 from spml_nb.methods.lac import EmbeddingQueue, lac_loss, log_partition, plc_loss, plc_masks
 from spml_nb.runs.config import Config, resolve
 from spml_nb.training.schedule import plan_stages
@@ -374,20 +374,20 @@ def test_each_stage_has_the_whole_allowance():
 
 def test_what_the_methods_ask_for():
     assert (
-        find_method('lac').stages == 2
+        find('lac').stages == 2
         and make().stages == 2
-        and make(two_stage=False).stages == find_method('lac_plc').stages == 1
+        and make(two_stage=False).stages == find('lac_plc').stages == 1
     )
     for name in ('lac', 'lac_plc'):
-        assert find_method(name).head == 'labelwise' and find_method(name).views == (
+        assert find(name).head == 'labelwise' and find(name).views == (
             'weak',
             'strong',
         )
-    assert find_method('lac').heads == ('labelwise',)
+    assert find('lac').heads == ('labelwise',)
     assert (
-        find_method('lac').recipe
+        find('lac').recipe
         | {'optimizer': 'adamw', 'weight_decay': 0.01, 'schedule': 'onecycle', 'ema': 0.9997}
-        == find_method('lac').recipe
+        == find('lac').recipe
     )
     assert {k: v for k, v in resolve_hparams('lac', 'coco', {}).items() if 'threshold' in k} == {
         'threshold': 0.6,

@@ -13,7 +13,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.losses import Loss
 from spml_nb.methods import nnpu
 from spml_nb.methods.baselines import an_loss, bce_loss
-from spml_nb.methods.core import create, find_method, resolve_hparams
+from spml_nb.methods.core import create, find, resolve_hparams
 from spml_nb.methods.nnpu import nnpu_loss, weigh_positives
 
 
@@ -154,7 +154,7 @@ def test_it_is_told_what_epr_is_told():
     for dataset in ('voc', 'coco', 'nus', 'cub', 'coco18', 'corel5k', 'ccp', 'other'):
         told = resolve_hparams('epr', dataset, {})['k']
         assert resolve_hparams('nnpu', dataset, {})['k'] == told
-    assert set(find_method('nnpu').search) == {'beta', 'gamma'}
+    assert set(find('nnpu').search) == {'beta', 'gamma'}
 
 
 def test_a_loss_of_ones_own_loop():

@@ -8,7 +8,7 @@ import pytest
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods import paper_values
-from spml_nb.methods.core import find_method
+from spml_nb.methods.core import find
 from spml_nb.methods.paper_values import PAPERS, Value, read_paper_values
 
 
@@ -36,7 +36,7 @@ def test_presets_have_no_slip_of_the_pen(paper):
     for source, losses in read_paper_values(paper).quoted.items():
         assert set(losses) <= set(read_paper_values(source).losses)
     for loss in paper_values.paper_losses(paper, datasets[0]):
-        assert find_method(loss)
+        assert find(loss)
 
 
 def digest(paper):

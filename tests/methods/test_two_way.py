@@ -10,7 +10,7 @@ import torch
 from timing import ratio
 
 from spml_nb.base.errors import SpmlError
-from spml_nb.methods.core import ViewOutputs, create, find_method, masked_logsumexp, resolve_hparams
+from spml_nb.methods.core import ViewOutputs, create, find, masked_logsumexp, resolve_hparams
 from spml_nb.methods.two_way import (
     hard_difference,
     joint_loss,
@@ -197,15 +197,13 @@ def test_registered_names_pin_their_ways_and_take_the_papers_values(matrix):
         assert (given['T_pos'], given['T_neg'], given['form']) == (4.0, 1.0, 'code')
         assert given['bucket'] == (128 if family in ('voc', 'coco') else None)
     for name in NAMES:
-        assert find_method(name).values['voc'] == find_method(name).values['coco'] and set(
-            find_method(name).values
-        ) == {
+        assert find(name).values['voc'] == find(name).values['coco'] and set(find(name).values) == {
             'voc',
             'coco',
         }
     assert (
-        find_method('joint').values['coco'] == {'T_pos': 4.0, 'bucket': 128}
-        and find_method('two_way_sample').values == find_method('two_way').values
+        find('joint').values['coco'] == {'T_pos': 4.0, 'bucket': 128}
+        and find('two_way_sample').values == find('two_way').values
     )
 
 

@@ -165,7 +165,7 @@ def test_methods_that_are_given_a_number_are_flagged():
 def test_a_row_without_a_run_is_there_and_says_nothing(shown):
     rows = {row['id']: row for row in shown[2]}
     assert set(rows) - {f'bce-linear-{gains.AS_MANY}'} == {
-        '-'.join((r.loss, r.head or core.find_method(r.loss).head, r.labels))
+        '-'.join((r.loss, r.head or core.find(r.loss).head, r.labels))
         for r in boards.all_method_rows()
     }
     empty = [row for row in shown[2] if not row['cells']]

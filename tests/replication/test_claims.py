@@ -366,7 +366,7 @@ def opml():
 
 
 def test_words_are_those_of_a_paired_t_test(monkeypatch):
-    monkeypatch.setattr(comparisons, 'image_sd', lambda dataset, metric: 0.0)
+    monkeypatch.setattr(comparisons, 'default_image_error', lambda dataset, metric: 0.0)
     random = np.random.RandomState(0)
     scores = {
         (row, seed): 50 + 2 * (row == 'EM') + random.normal()

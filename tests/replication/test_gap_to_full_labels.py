@@ -153,7 +153,7 @@ def test_the_picture_has_the_gaps_and_gains(beside):
 
 
 def test_the_page_says_what_was_chosen_and_what_is_missing(beside, monkeypatch, tmp_path):
-    monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
+    monkeypatch.setattr(settings, 'get_folder', lambda name: tmp_path)
     none = pd.DataFrame()
     assert gap_to_full_labels.write_gap(none, none) == []
     assert gap_to_full_labels.write_gap(none, board()[lambda lines: lines.labels == 'single']) == []

@@ -56,7 +56,7 @@ def test_an_image_that_is_drawn_twice_counts_twice(metric, scored):
 
 
 def test_the_error_of_a_sum_is_that_of_its_resampled_scores(tmp_path, monkeypatch):
-    monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
+    monkeypatch.setattr(settings, 'get_folder', lambda name: tmp_path)
     random = np.random.RandomState(0)
     a, b = random.randn(2, 100).astype(np.float32)
     np.savez(tmp_path / statistics.RESAMPLED_FILE, **{'em mAP': a, 'an mAP': b})
@@ -71,7 +71,7 @@ def test_the_error_of_a_sum_is_that_of_its_resampled_scores(tmp_path, monkeypatc
 
 @pytest.mark.silent('C5')
 def test_a_lost_key_never_widens_an_interval_in_silence(tmp_path, monkeypatch):
-    monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
+    monkeypatch.setattr(settings, 'get_folder', lambda name: tmp_path)
     a, b = np.random.RandomState(0).randn(2, 100).astype(np.float32)
     np.savez(tmp_path / statistics.RESAMPLED_FILE, **{'em mAP': a, 'an mAP': b})
     one = pd.Series([51.0, 51.5], [0, 1], name='em')
@@ -136,7 +136,7 @@ def test_methods_are_trained_again_once_and_what_nobody_compares_goes(tmp_path, 
     )
     monkeypatch.setattr(
         settings,
-        'path',
+        'get_folder',
         lambda which, path=settings.get_folder: tmp_path if which == 'outputs' else path(which),
     )
     np.savez(tmp_path / statistics.RESAMPLED_FILE, gone=np.zeros(100, np.float32))

@@ -355,9 +355,7 @@ def test_a_label_wise_row_has_its_own_number_of_seeds():
     ],
 )
 def test_a_mechanism_that_never_acted_is_said(acted, state, monkeypatch):
-    monkeypatch.setattr(
-        core.find_method('em_apl'), 'mechanism', 'the choice of negatives', raising=False
-    )
+    monkeypatch.setattr(core.find('em_apl'), 'mechanism', 'the choice of negatives', raising=False)
     both = complete(
         'em_apl',
         '1',

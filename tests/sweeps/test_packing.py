@@ -45,7 +45,7 @@ def short(monkeypatch):
 def plan_sweep(words=SWEEP):
     assert words == SWEEP
     plans = []
-    boards.sweep_boards('mini', ['mini_voc'], dry_run=True, plans=plans, tell=str)
+    boards.sweep('mini', ['mini_voc'], dry_run=True, plans=plans, tell=str)
     return plans
 
 

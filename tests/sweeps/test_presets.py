@@ -12,7 +12,7 @@ import torch
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.dataset import Dataset
-from spml_nb.methods.core import find_family, find_method, resolve_hparams
+from spml_nb.methods.core import find, find_family, resolve_hparams
 from spml_nb.runs.config import Config, resolve
 from spml_nb.runs.folder import Run
 from spml_nb.sweeps import presets
@@ -127,7 +127,7 @@ def test_presets_and_the_methods_registered_values_are_the_same(paper, own):
     for p, dataset, loss in EVERY:
         if p != paper or (own and loss not in own):
             continue
-        registered = find_method(loss).values.get(find_family(dataset), {})
+        registered = find(loss).values.get(find_family(dataset), {})
         given = presets.preset(p, dataset, loss)['hparams']
         for name in set(registered) & set(given):
             assert given[name] == registered[name], (dataset, loss, name)

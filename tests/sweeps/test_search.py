@@ -37,7 +37,7 @@ def test_wrong_names_are_refused():
     with pytest.raises(SpmlError, match="unknown loss 'ann'"):
         sweeps.search_configs(Row('ann'), 'mini', 'mini_voc')
     with pytest.raises(SpmlError, match="unknown data set of the suite 'mini' 'ccp'"):
-        sweeps.sweep_boards('mini', ['ccp'], dry_run=True, tell=lambda line: None)
+        sweeps.sweep('mini', ['ccp'], dry_run=True, tell=lambda line: None)
 
 
 @pytest.mark.parametrize('suite', sweeps.SUITES)
@@ -135,11 +135,8 @@ def test_a_distribution_keeps_to_its_range():
 
 
 def test_a_method_may_bring_its_own_distributions(monkeypatch):
-    assert (
-        search.search_space('an') == {}
-        and search.search_space('em') is core.find_method('em').search
-    )
-    monkeypatch.setattr(core.find_method('an'), 'search', {'unknown': Choice(('ignore',))})
+    assert search.search_space('an') == {} and search.search_space('em') is core.find('em').search
+    monkeypatch.setattr(core.find('an'), 'search', {'unknown': Choice(('ignore',))})
     assert (
         sweeps.draw_hparams('an', 1) == {'unknown': 'ignore'} and sweeps.draw_hparams('an', 0) == {}
     )
@@ -173,8 +170,8 @@ def test_every_method_stands_on_every_head_it_allows():
     assert {(row.loss, row.head) for row in rows} == {
         (name, head)
         for name in methods.names()
-        if not core.find_method(name).side
-        for head in core.find_method(name).heads or HEADS
+        if not core.find(name).side
+        for head in core.find(name).heads or HEADS
     }
     assert len(set(rows)) == len(rows) and {row.loss for row in rows if row.labels == 'full'} == {
         'bce'
@@ -288,7 +285,7 @@ def test_the_outcome_compares_with_an_on_the_same_head_and_with_plain_an():
 
 
 def test_methods_that_need_side_information_stand_on_no_board():
-    aided = {name for name in methods.names() if core.find_method(name).side}
+    aided = {name for name in methods.names() if core.find(name).side}
     assert aided == {'epr_count', 'pseudo_scores', 'group_consistency'}
     for suite in sweeps.SUITES:
         assert not aided & {row.loss for row in sweeps.suite_rows(suite)}
@@ -357,20 +354,20 @@ def test_a_board_is_resumed_nothing_runs_twice_and_its_files_are_written(
 ):
     small(monkeypatch)
     told = []
-    dry = sweeps.sweep_boards('mini', ['mini_voc'], dry_run=True, tell=told.append)
+    dry = sweeps.sweep('mini', ['mini_voc'], dry_run=True, tell=told.append)
     assert (
         (dry.state == 'missing').all()
         and len(dry) == 8
         and '8 runs of search, of which 8 are missing; 0 runs with fresh seeds' in told[1]
     )
-    done = sweeps.sweep_boards('mini', ['mini_voc'], tell=told.append)
+    done = sweeps.sweep('mini', ['mini_voc'], tell=told.append)
     assert len(done) == 16 and set(done.state) == {
         'done'
     }  # four rows: two draws and two seeds each
-    assert len(sweeps.sweep_boards('mini', ['mini_voc'], tell=told.append)) == 0
+    assert len(sweeps.sweep('mini', ['mini_voc'], tell=told.append)) == 0
     assert (
         'of which 0 are missing; 8 runs with fresh seeds are chosen by now, of which 0 are missing'
-        in (sweeps.sweep_boards('mini', ['mini_voc'], dry_run=True, tell=told.append), told)[1][-3]
+        in (sweeps.sweep('mini', ['mini_voc'], dry_run=True, tell=told.append), told)[1][-3]
     )
     folder = settings.get_folder('outputs') / 'methods'
     assert {file.name for file in folder.iterdir()} == {

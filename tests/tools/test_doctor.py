@@ -203,7 +203,9 @@ def test_data_sets(monkeypatch, tmp_path):
         (tmp_path / 'data' / name).mkdir(parents=True)
         (tmp_path / 'data' / name / 'ready.json').write_text(json.dumps({'fingerprint': 'x'}))
     monkeypatch.setattr(
-        benchmarks, 'check', lambda name, root: [] if name == 'ccp' else ['images have changed.']
+        benchmarks,
+        'list_missing_files',
+        lambda name, root: [] if name == 'ccp' else ['images have changed.'],
     )
     assert of('data sets') == [
         ('ok', 'ccp; the miniatures need no files', ''),

@@ -17,7 +17,7 @@ from torch import multiprocessing as mp
 
 from spml_nb import models, runs, training
 from spml_nb.base.errors import SpmlError
-from spml_nb.methods.core import find_method
+from spml_nb.methods.core import find
 from spml_nb.runs.config import Config
 from spml_nb.training.distributed import Group
 
@@ -31,7 +31,7 @@ BUCKETS = {'loss': 'two_way', 'batch_size': 8, 'hparams': {'bucket': 4}}
 
 
 def config(folder, loss, **given):
-    if find_method(loss).side:
+    if find(loss).side:
         given['side'] = draw_side(folder, folder / 'side.npz')
     return Config(
         **{

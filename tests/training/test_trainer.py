@@ -19,7 +19,7 @@ from spml_nb import models, runs, training
 from spml_nb.base import progress, settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import load
-from spml_nb.methods.core import promote_precision, reduce_loss, register_loss
+from spml_nb.methods.core import promote, reduce, register_loss
 from spml_nb.runs import record
 from spml_nb.training import trainer
 from spml_nb.training.batches import hash_weights
@@ -29,7 +29,7 @@ from spml_nb.use.predict import predict
 
 def broken_at_step_3_loss(logits, z, *, reduction: str = 'mean'):
     broken_at_step_3_loss.calls += 1
-    value = reduce_loss(torch.nn.functional.softplus(-promote_precision(logits)), reduction)
+    value = reduce(torch.nn.functional.softplus(-promote(logits)), reduction)
     return value * (
         float('nan') if broken_at_step_3_loss.calls == broken_at_step_3_loss.breaks_at else 1.0
     )

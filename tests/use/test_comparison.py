@@ -23,7 +23,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.data.labels import choose_score_targets
 from spml_nb.data.loading import load
 from spml_nb.drawing import STYLE
-from spml_nb.methods.core import find_method
+from spml_nb.methods.core import find
 from spml_nb.metrics import mean_average_precision
 from spml_nb.runs import record
 from spml_nb.runs.config import Config, resolve
@@ -326,7 +326,7 @@ def test_methods_that_need_side_information_take_part_where_it_is_given(
 ):
     told = []
     every = set(methods.names())
-    plain = {name for name in methods.names() if not find_method(name).side}
+    plain = {name for name in methods.names() if not find(name).side}
 
     def asked(**given):
         return set(

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from spml_nb import metrics, models, training
 from spml_nb.base.errors import SpmlError
-from spml_nb.methods.core import find_method, names
+from spml_nb.methods.core import find, names
 from spml_nb.models import heads
 from spml_nb.runs.config import Config
 from spml_nb.use import estimator as module
@@ -75,7 +75,7 @@ def test_it_trains_the_same_bits_as_the_trainer(monkeypatch, method):
     task = trainers[0].task
     X = trainers[0].source.plain.numpy()
 
-    name = find_method(method).head
+    name = find(method).head
     original = heads.HEADS[name]
 
     def make_head(features, classes):  # after a backbone, which uses up random numbers too
@@ -169,18 +169,14 @@ def test_it_pickles_and_is_searched_in_a_pipeline(drawn):
     assert search.predict(X).shape == observed.shape
 
 
-METHODS = [
-    name for name in names() if len(find_method(name).views) == 1 and not find_method(name).side
-]
+METHODS = [name for name in names() if len(find(name).views) == 1 and not find(name).side]
 
 
 @pytest.mark.parametrize('name', METHODS)
 def test_every_method_on_vectors_trains(drawn, name):
     X, _, observed = drawn
-    classifier = make(
-        name, max_iter=2, head='cosine' if find_method(name).head == 'cosine' else None
-    )
-    if find_method(name).head == 'maps':
+    classifier = make(name, max_iter=2, head='cosine' if find(name).head == 'cosine' else None)
+    if find(name).head == 'maps':
         with pytest.raises(SpmlError, match='maps'):
             classifier.fit(X, observed)
     else:

@@ -148,13 +148,13 @@ def test_the_questions_are_about_unknown_labels_of_training_photos(
     missing = [q['probability'] for q in review.questions if q['label'] == 0]
     assert missing == sorted(missing, reverse=True)
     # going on trains nothing
-    monkeypatch.setattr(reviewing, 'judge_photos', None)
+    monkeypatch.setattr(reviewing, 'predict_held_out', None)
     assert open_review(partly, 'no run').questions == review.questions
     # what is answered is not asked again
     for number in range(len(review.questions)):
         review.answer(number, 'skip')
     monkeypatch.setattr(
-        reviewing, 'judge_photos', lambda config, task: np.full(task.observed.shape, 0.5)
+        reviewing, 'predict_held_out', lambda config, task: np.full(task.observed.shape, 0.5)
     )
     again = open_review(partly, run.folder).questions
     pairs = [(question['image'], question['class']) for question in again]

@@ -129,7 +129,7 @@ def test_the_card_says_how_far_people_fall():
     assert (
         '600 of mirflickr14, `people`' in text
         and '1,200 of coco18, `person`' in text
-        and "measure('coco18')" in text
+        and "elsewhere('coco18')" in text
     )
     own, other = (
         float(line.split('|')[2])

@@ -3,7 +3,7 @@
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from spml_nb.methods.core import Uniform, promote_precision, reduce_loss, register_loss, same_shape
+from spml_nb.methods.core import Uniform, promote, reduce, register_loss, same_shape
 
 
 def my_hill_loss(
@@ -20,10 +20,10 @@ def my_hill_loss(
     Source: Zhang et al. 2021, Eq. 9, with the plain log loss on positives.
     """
     same_shape(logits, z)  # and labels that are 1, 0 and −1
-    s = promote_precision(logits)  # half precision becomes float32
+    s = promote(logits)  # half precision becomes float32
     p = s.sigmoid()
     observed = softplus(-s * z)  # −log p where z = 1, −log(1 − p) where z = −1
-    return reduce_loss(observed.where(z != 0, (peak - p) * p**2), reduction)
+    return reduce(observed.where(z != 0, (peak - p) * p**2), reduction)
 
 
 # the keyword arguments are hyper-parameters; a search draws them from `search`

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ... import drawing
-from ...methods.core import find_method
+from ...methods.core import find
 from ...runs.config import Config
 from ...statistics import (
     Effect,
@@ -211,7 +211,7 @@ def name_method(row: Row) -> str:
     name = board_summary.describe_method(row.loss)['name']
     if row.labels == 'full':
         return f'{name}, all labels'
-    return name if row.head == find_method(row.loss).head else f'{name}, {row.head} head'
+    return name if row.head == find(row.loss).head else f'{name}, {row.head} head'
 
 
 def draw_gains(measured: pd.DataFrame) -> Figure:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ...base import settings
-from ...methods.core import find_method
+from ...methods.core import find
 from ...statistics import EQUIVALENCE_MARGIN, Effect, format_signed
 from .. import board_summary, gains, index_page
 from ..templates import render_template
@@ -236,7 +236,7 @@ def _measure_experience(measured: pd.DataFrame, trials: pd.DataFrame, photos: pd
         & (measured.baseline == gains.PLAIN_HEAD)
         & (measured.choice == 'clean')
         & (measured.labels == EVEN)
-        & (measured['head'] == [find_method(loss).head for loss in measured.loss])
+        & (measured['head'] == [find(loss).head for loss in measured.loss])
         & measured.gain.notna()
     ]
     by_loss = usual.groupby('loss').gain

@@ -24,7 +24,7 @@ from ...base import files, settings
 from ...base.errors import SpmlError
 from ...data import loading
 from ...data.folder import candidate_folders, first_existing_folder
-from ...methods.core import find_method
+from ...methods.core import find
 from .. import front_page, index_page, published
 from .core import Experiment, format_csv
 from ..templates import render_template
@@ -93,7 +93,7 @@ def _rows(methods: Iterable[str]) -> list[Row]:
     "Head by head, BCE with all labels, then the methods of that head."
     by_head = {}
     for loss in methods:
-        by_head.setdefault(baseline_head(find_method(loss).head), []).append(Row(loss))
+        by_head.setdefault(baseline_head(find(loss).head), []).append(Row(loss))
     return [
         row for head, rows in by_head.items() for row in (replace(FULL_LABELS, head=head), *rows)
     ]

@@ -441,7 +441,7 @@ def test_ctrl_c_ends_quietly(monkeypatch, capsys):
     def stop(*words, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(registry, 'prepare', stop)
+    monkeypatch.setattr(registry, 'prepare_benchmark', stop)
     assert cli.main(['data', 'voc12']) == 130 and 'goes on from here' in capsys.readouterr().err
 
 

@@ -77,7 +77,7 @@ def test_a_search_that_is_not_through_counts_with_the_seeds_that_are(known):
 
 
 def test_the_page_has_a_row_a_method_and_its_files(known, tmp_path, monkeypatch):
-    monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
+    monkeypatch.setattr(settings, 'get_folder', lambda name: tmp_path)
     written = budget.write_budgets(known)
     assert [file.name for file in written] == ['budget.csv', 'budget.md', 'budget.svg']
     page = (tmp_path / 'budget.md').read_text(encoding='utf-8')

@@ -81,7 +81,7 @@ def test_as_many_photos_train_with_the_settings_of_all(monkeypatch):
 def test_the_page_says_what_is_missing_and_has_a_mean_where_all_sets_have_a_gain(
     monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
+    monkeypatch.setattr(settings, 'get_folder', lambda name: tmp_path)
     known = invented(monkeypatch)
     written = clean_photos.write_clean_photos(known)
     assert [file.name for file in written] == ['clean_photos.md', 'clean_photos.csv']

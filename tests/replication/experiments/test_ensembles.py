@@ -30,7 +30,7 @@ OUTPUTS = Path(__file__).resolve().parents[3] / 'outputs'
 
 def test_members_know_the_same_labels_and_differ_in_the_seed_of_training(monkeypatch):
     known = read_record(OUTPUTS / 'runs.csv').set_index('key')
-    monkeypatch.setattr(thresholds.queue, 'finished', lambda: known)
+    monkeypatch.setattr(thresholds.queue, 'load_finished_runs', lambda: known)
     planned = ensembles.plan_members('coco18')
     assert len({run_key(config) for config in planned}) == len(planned) == 3 * len(DRAWS) * COPIES
     for draw in DRAWS:
@@ -132,7 +132,7 @@ def test_gains_are_paired_by_draw_and_have_the_error_of_the_test_images():
 
 
 def test_the_page_comes_from_what_was_measured_and_says_what_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
+    monkeypatch.setattr(settings, 'get_folder', lambda name: tmp_path)
     assert ensembles.write_ensembles() == []
     for name in ('ccp', 'coco18'):
         ensembles.MEASUREMENTS.add(*made((name,)))

@@ -83,7 +83,7 @@ def test_gains_are_over_an_on_as_many_photos_and_slopes_are_those_of_a_line(know
 
 
 def test_the_page_has_a_line_per_number_and_says_what_is_missing(known, monkeypatch, tmp_path):
-    monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
+    monkeypatch.setattr(settings, 'get_folder', lambda name: tmp_path)
     written = more_photos.write_more_photos(known)
     names = ['more_photos.csv', 'more_photos.md', 'more_photos.svg']
     assert sorted(file.name for file in written) == names

@@ -83,7 +83,7 @@ def test_salience_is_that_of_a_head_that_saw_other_photos(photo_folder, tmp_path
     monkeypatch.setenv('SPML_NB_RUNS', str(tmp_path / 'runs'))
     settings = {'regime': 'linear', 'epochs': 3, 'patience': 0}
     of_all_labels = config(photo_folder, loss='bce', labels='full', **settings)
-    monkeypatch.setattr(observed_choice_labels, 'candidates', lambda *place: [of_all_labels])
+    monkeypatch.setattr(observed_choice_labels, 'search_configs', lambda *place: [of_all_labels])
     with pytest.raises(SpmlError, match='spml sweep methods --dataset photos'):
         measure_salience('photos')
     monkeypatch.setattr(observed_choice_labels, 'choose_config', lambda tried, known: tried[0])

@@ -118,7 +118,7 @@ def known(searched):
 
 @pytest.fixture
 def outputs(monkeypatch, tmp_path):
-    monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
+    monkeypatch.setattr(settings, 'get_folder', lambda name: tmp_path)
     return tmp_path
 
 

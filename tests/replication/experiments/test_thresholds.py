@@ -199,7 +199,7 @@ def test_the_gain_of_photos_is_that_of_the_page(monkeypatch, tmp_path):
 
 
 def test_the_page_comes_from_the_record_and_says_what_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
+    monkeypatch.setattr(settings, 'get_folder', lambda name: tmp_path)
     assert thresholds.write_thresholds() == []
     for name in ('ccp', 'coco18'):
         thresholds.MEASUREMENTS.add(*record((name,)))
@@ -217,7 +217,7 @@ def test_the_page_comes_from_the_record_and_says_what_is_missing(tmp_path, monke
 def test_the_record_gives_the_page_of_the_repository(tmp_path, monkeypatch):
     for name in ('thresholds.csv', 'thresholds.npz'):
         shutil.copy(OUTPUTS / name, tmp_path)
-    monkeypatch.setattr(settings, 'path', lambda name: tmp_path)
+    monkeypatch.setattr(settings, 'get_folder', lambda name: tmp_path)
     for file in thresholds.write_thresholds():
         assert file.read_bytes() == (OUTPUTS / file.name).read_bytes()
     lines, images = thresholds.MEASUREMENTS.read()
@@ -228,7 +228,7 @@ def test_the_record_gives_the_page_of_the_repository(tmp_path, monkeypatch):
 
 def test_with_clean_labels_the_global_threshold_gives_the_f1_of_the_boards_runs(monkeypatch):
     known = read_record(OUTPUTS / 'runs.csv').set_index('key')
-    monkeypatch.setattr(thresholds.queue, 'finished', lambda: known)
+    monkeypatch.setattr(thresholds.queue, 'load_finished_runs', lambda: known)
     lines = pd.read_csv(OUTPUTS / 'thresholds.csv', dtype={'labels': str})
     chosen = lines[(lines.labels == CLEAN) & (lines.kind == GLOBAL)]
     of_run = chosen.set_index(['dataset', 'loss', 'seed'])
@@ -242,6 +242,6 @@ def test_with_clean_labels_the_global_threshold_gives_the_f1_of_the_boards_runs(
 
 
 def test_a_set_without_a_search_is_refused_with_the_command_for_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(thresholds.queue, 'finished', pd.DataFrame)
+    monkeypatch.setattr(thresholds.queue, 'load_finished_runs', pd.DataFrame)
     with pytest.raises(SpmlError, match='sweep methods --dataset ccp --loss an em hml'):
         thresholds.plan_final_runs('ccp')
