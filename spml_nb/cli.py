@@ -140,7 +140,7 @@ def _data(args) -> bool | None:
     """
     from spml_nb.data import overview
     from spml_nb.data.dataset import MINIATURES, join_items
-    from spml_nb.data.folder import candidate_folders, first_existing_folder
+    from spml_nb.data.folder import candidate_folders, find_folder
     from spml_nb.data.official import registry
 
     is_benchmark = args.name in registry.BENCHMARKS
@@ -156,8 +156,7 @@ def _data(args) -> bool | None:
     if is_benchmark:
         registry.prepare_benchmark(args.name, args.root, args.mirror, tell=print_line)
         return None
-    folders = candidate_folders(args.name, args.root)
-    folder = first_existing_folder(folders)
+    folder = find_folder(args.name, args.root)
     if os.path.isdir(folder):
         if args.fix:
             _fix(folder)
@@ -174,6 +173,7 @@ def _data(args) -> bool | None:
         for step in report.next_steps:
             print_line(step.format(shlex.quote(args.name)))
         return not report.ready
+    folders = candidate_folders(args.name, args.root)
     remedy = f'Nor is there a folder {join_items(folders)}. Miniatures need no files.'
     require_one_of(args.name, registry.benchmark_names(), 'benchmark', remedy)
 
@@ -638,8 +638,8 @@ def _summarise_names(table) -> str:
         probabilities = table.iloc[:, 1:-1].to_numpy(float)
         overall = (probabilities >= table.attrs['one_threshold']).sum(1)
         text = f'{text}; from the one threshold for all on: {describe(overall)}'
-    if thresholds_on_validation := table.attrs.get('on_validation'):
-        text = f'{text}; on validation {describe_named(thresholds_on_validation)}'
+    if on_validation := table.attrs.get('on_validation'):
+        text = f'{text}; on validation {describe_named(on_validation)}'
     classes = table.shape[1] - 2
     calibrated = table.attrs.get('calibrated', False)
     labels = table.attrs.get('labels_a_photo')
@@ -767,9 +767,9 @@ def _review(args):
     ends it.
     """
     review = _import_server('review')
-    from spml_nb.data.folder import candidate_folders, first_existing_folder
+    from spml_nb.data.folder import find_folder
 
-    folder = first_existing_folder(candidate_folders(args.folder))
+    folder = find_folder(args.folder)
     opened = review.open_review(folder, args.run)
     next_command = review.retraining_command(folder, args.run)
     _run_server(review.make_review_app(opened, next_command), 'localhost', args.port)
@@ -854,9 +854,9 @@ def _calibrate(args):
     """Set the threshold of a finished run to the one with the best F1 on fully labelled photos, or
     with a given recall, and report what that gains over the threshold from training, and whether a
     threshold for each class is better. Unless it gains nothing, it is stored with the run, and
-    predict, evaluate and export use it. If a column `split` marks photos as val, only these choose
-    the threshold, and those marked test remain for `spml evaluate`: scores on photos that chose it
-    are too good.
+    predict, evaluate and export use it; else an earlier calibration from more photos stays. If a
+    column `split` marks photos as val, only these choose the threshold, and those marked test
+    remain for `spml evaluate`: scores on photos that chose it are too good.
     """
     from spml_nb.runs.folder import CALIBRATION, open_run
     from spml_nb.use import calibrate
@@ -864,7 +864,7 @@ def _calibrate(args):
     calibration = calibrate.calibrate(args.run, args.folder, recall=args.recall)
     print_line(str(calibration))
     folder = open_run(args.run).folder
-    if calibration.taken:
+    if calibration.taken or calibration.keeps_earlier:
         print_line(f'to go back: remove {folder / CALIBRATION}')
     page = os.path.abspath(f'{folder.name}.html')  # the default file of `spml report`
     if os.path.isfile(page):

@@ -151,7 +151,7 @@ def default_image_error(dataset: str, metric: str = 'mAP') -> float:
     return measured.get(dataset, max(measured.values()))
 
 
-RESAMPLED_FILE = 'test_images.npz'  # in the folder `outputs`, written by `resampling`
+RESAMPLED_FILE = 'test_images.npz'  # in the folder `outputs`, written by `image_error`
 
 
 def resampled_name(key: str, metric: str) -> str:
@@ -185,7 +185,7 @@ def image_error(names: Sequence[str], weights: Sequence[float], fallback: float 
     if missing and fallback is None:
         raise SpmlError(
             f'{file} has no resampled scores named {missing[0]!r}; a name is the key of the first '
-            'run, a space and the metric. Correct the key, run `resampling.resample_compared()`, '
+            'run, a space and the metric. Correct the key, run `image_error.resample_compared()`, '
             'or pass `default_image_error(dataset)` as the fallback.'
         )
     if missing:

@@ -33,7 +33,8 @@ def lines_for(panel, scores):
     lines = {}
     for part, (loss, head) in HEADS.items():
         plan = tables.plan_cell(
-            {**cell, 'config': {**cell['config'], 'loss': loss, 'head': head}}, front_page.SUITE
+            {**cell, 'config': {**cell['config'], 'loss': loss, 'head': head}},
+            front_page.PHOTOS_SUITE,
         )
         lines = {sweeps.run_key(c): {'val_map': 50.0, 'test_map': 0.0} for c in plan.search} | lines
         for config in tables.cell_final_runs(
@@ -84,7 +85,7 @@ def measured(rows):
 
 
 def levels(sets=('coco18', 'ccp'), **means):
-    "As from `leaders.method_levels`: {method_head: mean}, seeds apart by 0.1."
+    "As from `leading_methods.method_levels`: {method_head: mean}, seeds apart by 0.1."
     return {
         tuple(name.rsplit('_', 1)): {
             each: statistics.Scores(pd.Series([mean, mean + 0.1, mean - 0.1]), '') for each in sets

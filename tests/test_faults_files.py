@@ -387,7 +387,7 @@ def test_what_cannot_be_overwritten_in_a_begun_run_is_named(config, way, name):
 @pytest.mark.parametrize('way', WAYS[:1] + WAYS[2:])
 def test_a_table_of_record_that_cannot_be_read_is_named(record, way):
     way(record)
-    for do in (runs.export_csv, sweeps.load_finished_runs, pages.record):
+    for do in (runs.export_csv, sweeps.load_finished_runs, pages.read_recorded_runs):
         refused(do, record, 'cannot be read', 'version control')
 
 

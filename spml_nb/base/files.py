@@ -28,7 +28,9 @@ TEMPORARY = re.compile(r'^\.(.+)-[a-z0-9_]{8}\.tmp$')
 
 
 def _temporary_files(file: Path) -> Iterator[Path]:
-    return file.parent.glob(f'.{glob.escape(file.name)}-????????.tmp')
+    for path in file.parent.glob(f'.{glob.escape(file.name)}-????????.tmp'):
+        if TEMPORARY.match(path.name) and path.is_file():  # others of such a name are the user's
+            yield path
 
 
 @contextlib.contextmanager
@@ -265,7 +267,7 @@ def hold_lock(path: Path, tell: Callable[[str], object] | None = print_line) -> 
         raise _refused(path, error) from error
     try:
         for temporary in _temporary_files(path):
-            with contextlib.suppress(OSError):  # a folder, or just removed by another process
+            with contextlib.suppress(OSError):  # another process may have removed it
                 temporary.unlink()
         yield
     finally:

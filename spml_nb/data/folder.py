@@ -717,6 +717,7 @@ def candidate_folders(folder: str | Path, root: str | Path | None = None) -> lis
     return list(dict.fromkeys(Path(os.path.abspath(base / folder)) for base in bases))
 
 
-def first_existing_folder(folders: list[Path]) -> Path:
-    "Choose the first folder that exists, or else the first one."
-    return next((folder for folder in folders if folder.is_dir()), folders[0])
+def find_folder(folder: str | Path, root: str | Path | None = None) -> Path:
+    "The first of `candidate_folders` that exists, else the first one."
+    candidates = candidate_folders(folder, root)
+    return next((path for path in candidates if path.is_dir()), candidates[0])

@@ -11,7 +11,7 @@ import numpy as np
 from ..base.errors import SpmlError, require_one_of, warn
 from .dataset import MINIATURES, Dataset, exclude_option, join_items
 from .doubts import find_doubts
-from .folder import candidate_folders, first_existing_folder, read_folder
+from .folder import candidate_folders, find_folder, read_folder
 from .formats import refuse_other_layout
 from .official.registry import BENCHMARKS, benchmark_folder, load_benchmark
 
@@ -25,7 +25,7 @@ def names() -> list[str]:
 
 def is_user_folder(dataset: str) -> bool:
     "Whether `dataset` is an existing folder of the user and not a name in `names()`."
-    return dataset not in names() and first_existing_folder(candidate_folders(dataset)).is_dir()
+    return dataset not in names() and find_folder(dataset).is_dir()
 
 
 @lru_cache(maxsize=4)
@@ -54,14 +54,14 @@ def _load_all_classes(name, root, scored):
         return _drawn(name)
     if isinstance(name, str) and name in BENCHMARKS:
         return load_benchmark(name, benchmark_folder(name, root))
-    candidates = candidate_folders(name, root)
-    folder = first_existing_folder(candidates)
+    folder = find_folder(name, root)
     if folder.exists():
         refuse_other_layout(folder)
         data = read_folder(folder, folder.name, scored=scored, by_row=_is_benchmark(folder))
         for sentence in find_doubts(data, folder / 'images'):
             warn(sentence)
         return data
+    candidates = candidate_folders(name, root)
     if isinstance(name, str) and '/' not in name and os.sep not in name:
         require_one_of(
             name, names(), 'data set', f'Nor is there a folder {join_items(candidates)}.'

@@ -8,13 +8,7 @@ import pandas as pd
 
 from ..base.errors import SpmlError
 from .dataset import PARTS, join_items
-from .folder import (
-    images_folder,
-    locate_photos,
-    parse_label_table,
-    read_groups,
-    read_label_table,
-)
+from .folder import images_folder, locate_photos, parse_label_table, read_groups, read_label_table
 from .lookalikes import inspect_photos, number_components
 from .table_editing import back_up_table, write_table
 

@@ -12,13 +12,7 @@ import torch
 from torch import Tensor
 
 from .baselines import focusing_weight, softplus, wrong_logits
-from spml_nb.methods.core import (
-    Uniform,
-    positive_mask,
-    reduce,
-    register_loss,
-    require_in_range,
-)
+from .core import Uniform, positive_mask, reduce, register_loss, require_in_range
 
 # %% ../../nbs/methods/hill.ipynb #006faba4
 def hill_loss(

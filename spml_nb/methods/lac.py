@@ -593,6 +593,4 @@ class LAC(PLC):
 
     def project(self, embeddings: Tensor) -> Tensor:
         "z = g(f) of unit length. embeddings: (n, d) → (n, projection)."
-        return normalize(
-            promote(self.projector(embeddings.to(self.projector[0].weight))), dim=-1
-        )
+        return normalize(promote(self.projector(embeddings.to(self.projector[0].weight))), dim=-1)

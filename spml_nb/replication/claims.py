@@ -162,7 +162,7 @@ class ArmScores(TableScores):
     """The numbers of an ablation, as a table whose rows are the arms.
 
     Args:
-        ablation: Id, one of `arms.read_ablations()`.
+        ablation: Id, one of `ablation_arms.read_ablations()`.
         value: As for `TableScores`.
     """
 
@@ -592,7 +592,7 @@ def report_claims(
         - seeds: the fewest at a place
         - reproduced, decided, places: number of places that reproduce it, with runs, and in all
         - summary, measured, missing: in words all of it, the places with runs and those without
-        - forest: JSON list for `forest.draw_forest`: the claim (with '' as its place), then each
+        - forest: JSON list for `forest_plot.draw_forest`: the claim (place ''), then each
           place with runs. Each has place, between, word, on_average, size, mean, low, high,
           published (beyond the bound), mean_told, published_told (without the bound), seeds and
           mixed (as in `ClaimResult`).

@@ -165,7 +165,7 @@ def claim_above(
     """Every number on the left is above every number on the right.
 
     Args:
-        by: Smallest difference, in the unit of the numbers; -`MARGIN` for "at least as good".
+        by: Smallest difference, in the unit of the numbers; -`EQUIVALENCE_MARGIN` for "as good".
     """
     return _compare_pairs(name, left, right, [(by, 1)])
 

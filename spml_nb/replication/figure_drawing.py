@@ -129,7 +129,7 @@ class PaperFigure:
         curves: Its runs, empty for the plot of a formula.
         measure: Function from a finished run to its arrays; None: test and validation mAP.
         observed: Whether `measure` reads notes that are taken during training, see
-            `measuring.note_training`.
+            `figure_measurements.note_training`.
         seeds: Of observed labels and training; ten where runs take seconds and differences are
             small.
     """
@@ -381,7 +381,7 @@ def draw_bands(
             are the columns.
         array: The array to draw, (epochs, groups, 3).
         label: Of the vertical axis.
-        shown: Indices of `measuring.GROUPS`.
+        shown: Indices of `figure_measurements.GROUPS`.
         top: End of the vertical axis.
     """
     data = collected.about['data']

@@ -229,7 +229,7 @@ def index_page(
 
     Args:
         results: As from `pages.Results`.
-        printed: As from `board.list_printed_rows`.
+        printed: As from `board_summary.list_printed_rows`.
         boards: Names of the boards in `outputs/methods`.
         picture: Whether there is a `front.svg`.
         without_clean: As from `without_clean.read_without_clean`.

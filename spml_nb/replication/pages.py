@@ -257,7 +257,7 @@ def _draw_collected_figure(paper: str, number: str) -> Figure:
     """Draw a figure if its arrays are collected.
 
     Raises:
-        SpmlError: As `figure_runs.draw_paper_figure`.
+        SpmlError: As `paper_figures.draw_paper_figure`.
     """
     text = paper_figures.describe_figure(paper, number)
     remarks = []
@@ -284,7 +284,7 @@ class Picture:
     """A figure for a notebook.
 
     Attributes:
-        png: As from `figure_runs.draw_paper_png`, None if its arrays are not collected yet.
+        png: As from `paper_figures.draw_paper_png`, None if its arrays are not collected yet.
         words: Markdown: what it shows, where it is, and how its runs are made.
     """
 

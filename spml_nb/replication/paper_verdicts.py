@@ -25,7 +25,7 @@ def gains_end_to_end(
     Args:
         measured: As from `gains.gains_of_suites`.
         runs: The table of record.
-        printed: As from `board.list_printed_rows`.
+        printed: As from `board_summary.list_printed_rows`.
 
     Returns:
         DataFrame by dataset, loss, head and labels, the highest test mAP of a set first:

@@ -475,8 +475,7 @@ def _pinned_side(config: Config, method: type['Method']) -> str:
     if method.side and not config.side:
         raise SpmlError(
             f"{config.loss!r} learns from more than labels ({', '.join(method.side)}), and `side` "
-            'is not set. Give a file: -p side FILE; spml_nb/data/side_information.py describes its '
-            'format.'
+            'is not set. Give -p side FILE (its format: spml_nb/data/side_information.py).'
         )
     return pin_file(config.side) if config.side else ''
 
@@ -604,12 +603,12 @@ def stamp_folder(dataset: str, root: str | None = None) -> tuple[tuple[int, int]
     Returns:
         ((nanoseconds, bytes), ...); empty for a named data set.
     """
-    from spml_nb.data.folder import candidate_folders, first_existing_folder
+    from spml_nb.data.folder import find_folder
     from spml_nb.data.loading import names
 
     if dataset in names():
         return ()
-    folder = first_existing_folder(candidate_folders(dataset, root))
+    folder = find_folder(dataset, root)
     files = [folder / 'labels.csv', folder / 'images']
     return tuple((file.stat().st_mtime_ns, file.stat().st_size) for file in files if file.exists())
 

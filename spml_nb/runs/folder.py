@@ -99,7 +99,7 @@ class Run:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise SpmlError(
                 f'{file} is damaged ({type(error).__name__}: {error}). Remove it to go back to the '
-                'threshold from training, or run `spml calibrate` again.',
+                'threshold from training; then `spml calibrate` can set another.',
             ) from error
 
     def threshold(self) -> float:

@@ -476,6 +476,8 @@ def gpu_share(gpus: float, jobs: int) -> float:
     """
     if gpus < 1:
         return 0.0
+    if jobs <= gpus:
+        return 1.0
     runs_per_gpu = math.ceil(jobs / gpus)
     return int(100 / runs_per_gpu) / 100
 

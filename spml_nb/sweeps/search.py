@@ -320,7 +320,8 @@ def rank_configs(
         measure: a column of the record; 'validation': as from `validation_scores`.
 
     Returns:
-        The best first, ties in the order of `configs`; empty while one of them is not done.
+        The best first, ties in the order of `configs`; empty while one of them is not done. One
+        alone needs no score.
 
     Raises:
         SpmlError: as `validation_scores`.

@@ -196,7 +196,7 @@ def open_thumbnail(images, row: int, size: int = 160) -> np.ndarray:
         (h, w, 3) uint8.
 
     Raises:
-        SpmlError: as `spml_nb.data.images.upright`.
+        SpmlError: as `spml_nb.data.decoding.to_upright_rgb`.
     """
     if isinstance(images, np.ndarray):
         return images[row]

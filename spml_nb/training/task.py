@@ -92,7 +92,7 @@ def _require_labels(
     val: np.ndarray,
     observed: np.ndarray,
     config: Config,
-):
+) -> None:
     if not len(train):
         raise SpmlError(
             f'{data.name!r} has no training image. Mark rows `train` in the column `split` of its '

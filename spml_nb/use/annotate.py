@@ -20,8 +20,7 @@ from ..base.errors import SpmlError
 from ..base.files import hold_lock, new_folder, refuse_existing, write_atomically
 from ..data.dataset import join_items
 from ..data.folder import (
-    candidate_folders,
-    first_existing_folder,
+    find_folder,
     images_folder,
     parse_label_table,
     read_groups,
@@ -156,7 +155,7 @@ def write_sample(folder: str | Path, target: str | Path, count: int) -> Sample:
         raise SpmlError(f'{count} photos; allowed: a whole number from 1 upwards, such as 50.')
     target = settings.expand_home(target)
     refuse_existing(target)  # before the work
-    folder = first_existing_folder(candidate_folders(folder))
+    folder = find_folder(folder)
     data = load(folder, scored=True)
     names = read_label_table(folder / 'labels.csv')['image'].map(posixpath.normpath).tolist()
     pool = data.rows('test')

@@ -12,7 +12,7 @@ from .. import metrics
 from ..base.errors import SpmlError, warn
 from ..base.files import write_atomically
 from ..data.dataset import Dataset, join_items
-from ..data.folder import candidate_folders, first_existing_folder, read_label_table
+from ..data.folder import find_folder, read_label_table
 from ..data.labels import FULL_PHOTOS, FULL_PHOTOS_GUIDE
 from ..data.loading import is_user_folder, load
 from ..runs.folder import CALIBRATION, Run, open_run
@@ -93,7 +93,7 @@ class Calibration:
         "Whether the earlier calibration stays in use: this one gains nothing, from fewer photos."
         if self.taken or self.earlier is None:
             return False
-        return bool(self.earlier['photos'] > self.photos)
+        return bool(self.earlier.get('photos', 0) > self.photos)
 
     def __str__(self) -> str:
         is_complete = self.f1 is not None
@@ -132,10 +132,10 @@ class Calibration:
         "Which threshold is in use, and why."
         earlier = ''
         if self.earlier is not None:
-            earlier = (
-                f'the earlier calibration ({self.earlier["threshold"]:.4g}, from '
-                f'{self.earlier["photos"]:,} photos of {self.earlier["dataset"]})'
-            )
+            source = ''  # written by hand it may have a threshold alone
+            if {'photos', 'dataset'} <= self.earlier.keys():
+                source = f', from {self.earlier["photos"]:,} photos of {self.earlier["dataset"]}'
+            earlier = f'the earlier calibration ({self.earlier["threshold"]:.4g}{source})'
         if self.taken:
             per_class = '' if self.gain is None else self._describe_per_class()
             return [per_class, earlier and f'{earlier} is replaced']
@@ -367,7 +367,7 @@ def _match_labels(names: list[str], data: Dataset, folder: str | Path) -> np.nda
     A class that the table lacks is unknown; absent if the table has a column `labels`, which lists
     all labels of a photo.
     """
-    table = first_existing_folder(candidate_folders(folder)) / 'labels.csv'
+    table = find_folder(folder) / 'labels.csv'
     is_complete = is_user_folder(str(folder)) and 'labels' in read_label_table(table)
     labels = np.full((len(data), len(names)), -1 if is_complete else 0, np.int8)
     for c, name in enumerate(names):
@@ -383,8 +383,8 @@ def _choose_rows(
     recall is set, those with any label. labels: (N, C).
     """
     result = run.result()
-    trained_on = first_existing_folder(candidate_folders(run.config.dataset, run.config.root))
-    calibrated_on = first_existing_folder(candidate_folders(folder))
+    trained_on = find_folder(run.config.dataset, run.config.root)
+    calibrated_on = find_folder(folder)
     is_trained_on = (
         trained_on.absolute() == calibrated_on.absolute() or result.get('data') == data.fingerprint
     )

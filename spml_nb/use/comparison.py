@@ -16,7 +16,7 @@ from ..base.errors import SpmlError, require_kind, require_one_of
 from ..base.files import write_atomically
 from ..data import loading
 from ..data.dataset import Dataset, join_items
-from ..data.folder import candidate_folders, first_existing_folder
+from ..data.folder import find_folder
 from ..data.labels import (
     choose_score_targets,
     describe_truth,
@@ -100,7 +100,7 @@ def compare(
             f'{folder} is no folder of photos. Give one that has images/ and labels.csv; the '
             "papers' data sets are compared by `spml sweep methods --dataset NAME`."
         )
-    folder = str(first_existing_folder(candidate_folders(folder)))  # known by its content
+    folder = str(find_folder(folder))  # known by its content
     listed = class_names(exclude if isinstance(exclude, str) else [*exclude])
     excluded: tuple[str, ...] = require_kind(listed, tuple, "'exclude'")
     losses = methods or SUITES[suite].get('methods')

@@ -119,8 +119,8 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
 
         Args:
             X: (N, D) features.
-            y: (N, C), 1 for a positive, 0 for unknown, −1 for a negative. Complete targets in
-                {0, 1} become `2 * y - 1`.
+            y: (N, C), 1 for a positive, 0 for unknown, −1 for a negative. Without
+                any −1, 0 is unknown: give complete targets in {0, 1} as `2 * y - 1`.
             X_val: (M, D) features that choose epoch and threshold, instead of some rows of X.
             y_val: (M, C) their labels, as in y.
 

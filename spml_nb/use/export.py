@@ -158,6 +158,18 @@ def write_safetensors(network: Network, file: Path, head_only: bool = False) -> 
     file.write_bytes(save(state, metadata=_file_metadata(description)))
 
 
+# what building a network from a wrong description raises; not ImportError, which names an extra
+_MISFITS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
 def _read_safetensors(file: Path) -> Network:
     "On the CPU. A file without backbone is refused if other pretrained weights are installed."
     from safetensors import SafetensorError, safe_open
@@ -171,7 +183,7 @@ def _read_safetensors(file: Path) -> Network:
     description = read_description(metadata.get(METADATA_KEY), file)
     try:
         network = _build_network(description, state)
-    except Exception as error:  # a wrong description breaks anything
+    except _MISFITS as error:
         why = error if isinstance(error, SpmlError) else str(error)[:300]
         raise _damaged(file, f'weights and description do not fit ({why})') from error
     key = description.get('backbone_key')

@@ -68,7 +68,7 @@ def predict(
         - threshold: the one that was used, or {class: threshold}.
         - one_threshold: the run's threshold for all classes.
         - unusable: {name of an image that cannot be read: why}.
-        - thresholds_on_validation: what the run's threshold names on validation photos, as from
+        - on_validation: what the run's threshold names on validation photos, as from
           `spml_nb.training.summary.named_on_validation`; None if another one was used, or precision
           and F1 were measured.
         - labels_a_photo: mean number of labels of the photos that chose the threshold; None if

@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from ..base.errors import SpmlError
 from ..base.files import hold_lock, print_line, write_atomically
-from ..data.folder import candidate_folders, first_existing_folder, read_label_table
+from ..data.folder import find_folder, read_label_table
 from ..data.table_editing import back_up_table, write_label
 from ..runs.folder import format_json, open_run, read_json
 from ..training.plots import open_thumbnail
@@ -144,7 +144,7 @@ def retraining_command(folder: Path, run: str) -> str:
     words = ['spml', 'train', '--like', Path(run).name]
     with suppress(SpmlError):  # a review may outlive its run
         config = open_run(run).config
-        if first_existing_folder(candidate_folders(config.dataset, config.root)) != folder:
+        if find_folder(config.dataset, config.root) != folder:
             words += ['-p', 'dataset', str(folder)]  # a copy of the run's photos was reviewed
     return shlex.join(words)
 

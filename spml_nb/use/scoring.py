@@ -57,7 +57,7 @@ class LabelScores:
         without_label: percentage of photos without any named label.
         heading: which photos were scored, in words.
         absent: classes of the model that the data lack.
-        calibrated: whether `spml calibrate` chose the threshold.
+        calibrated: whether threshold or probabilities were calibrated after the training.
         samples: DataFrame with the columns of `total` in percent: of these photos, then of
             `REPEATS` bootstrap samples of them, the same samples for every model.
     """

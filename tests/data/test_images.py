@@ -189,7 +189,7 @@ class Counted:
     "Counts the pixels that are being decoded at the same time."
 
     def __init__(self, monkeypatch, *modules):
-        self.now, self.most, self.lock, self.upright = 0, 0, Lock(), images.upright
+        self.now, self.most, self.lock, self.upright = 0, 0, Lock(), images.to_upright_rgb
         for module in modules:
             monkeypatch.setattr(module, 'to_upright_rgb', self)
 

@@ -25,7 +25,7 @@ def test_photos_are_looked_at_as_training_decodes_them(tmp_path, monkeypatch):
     def silent(image):
         raise ValueError
 
-    monkeypatch.setattr('spml_nb.data.lookalikes.upright', silent)
+    monkeypatch.setattr('spml_nb.data.lookalikes.to_upright_rgb', silent)
     assert inspect_photos(files[:1]).unusable == {0: 'ValueError'}
 
 

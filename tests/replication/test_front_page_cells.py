@@ -17,7 +17,7 @@ def test_a_gain_is_taken_seed_by_seed_over_the_same_head_and_over_plain_an(hml_o
     effect = statistics.estimate_effect(
         [1.0, 4.0, -0.5],
         None,
-        statistics.default_image_error(published.find_stand_in('voc12', front_page.SUITE)),
+        statistics.default_image_error(published.find_stand_in('voc12', front_page.PHOTOS_SUITE)),
     )
     assert (line.ours, line.half, line.n, line.plain) == pytest.approx(
         (1.5, effect.half_width, 3, 14 / 3), abs=1e-3

@@ -95,7 +95,7 @@ def test_a_lost_key_never_widens_an_interval_in_silence(tmp_path, monkeypatch):
     for wrong in ('', 'hml', 'em mAP'):
         with pytest.raises(SpmlError) as told:
             compared(one, wrong)
-        assert repr(f'{wrong} mAP') in str(told.value) and 'image_sd' in str(told.value)
+        assert repr(f'{wrong} mAP') in str(told.value) and 'default_image_error' in str(told.value)
         assert compared(one, wrong, fallback=9.0) == statistics.estimate_effect(
             [1.0, 0.5], None, 9.0
         )

@@ -577,7 +577,7 @@ def test_a_gain_over_a_row_of_another_source_is_marked_and_opmls_is_over_its_own
         ]
     two, three = (
         tables.table(
-            'opml', number, known(*{tables.key(c): (c, *rest) for c, *rest in lines}.values())
+            'opml', number, known(*{sweeps.run_key(c): (c, *rest) for c, *rest in lines}.values())
         )
         for number in ('II', 'III')
     )
@@ -617,13 +617,13 @@ def test_the_facade_gives_the_table():
 
 @pytest.mark.skipif(not (ROOT / 'outputs' / 'runs.csv').is_file(), reason='no table of record')
 def test_what_the_pages_say_of_lacs_second_stage_is_so():
-    """How often its first epoch was the best, and that two queues were not full: in verdicts.ipynb,
-    lac_claims.ipynb, lac_figures.ipynb and papers/lac.ipynb.
+    """How often its first epoch was the best, and that two queues were not full: in
+    paper_verdicts.py, lac_claims.py, lac_figures.py and papers/lac.ipynb.
     """
     known = tables.read_recorded_runs(ROOT / 'outputs' / 'runs.csv')
 
     def at_once(configs):
-        runs = known.loc[[tables.key(c) for c in configs]]
+        runs = known.loc[[sweeps.run_key(c) for c in configs]]
         return int(((runs.best_stage == 2) & (runs.best_epoch == 1)).sum()), len(runs)
 
     board = {

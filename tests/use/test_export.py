@@ -44,7 +44,9 @@ def pixels_of(photos, preprocessing):
 
     def bytes_of(file):
         with Image.open(file) as image:
-            return np.asarray(images.upright(image).resize((size, size), Image.Resampling.BILINEAR))
+            return np.asarray(
+                images.to_upright_rgb(image).resize((size, size), Image.Resampling.BILINEAR)
+            )
 
     return np.stack([bytes_of(file) for file in photos]).transpose(0, 3, 1, 2).copy()
 

@@ -247,7 +247,7 @@ def test_the_terminal_ends_with_what_comes_next(folder, server):
     assert '1 of 5 answered' in told and told.endswith('Next: spml train --like RUN\n')
 
 
-@pytest.mark.parametrize('step', ['back_up', 'write_label', 'write_questions'])
+@pytest.mark.parametrize('step', ['back_up_table', 'write_label', 'write_questions'])
 def test_a_kill_within_an_answer_leaves_whole_files(folder, monkeypatch, step):
     before = (folder / 'labels.csv').read_text()
 
@@ -260,7 +260,7 @@ def test_a_kill_within_an_answer_leaves_whole_files(folder, monkeypatch, step):
     monkeypatch.undo()
     assert Review(folder).questions[0]['answer'] == ''  # it is asked again
     assert dogs(folder)[0] == (1 if step == 'write_questions' else 0)
-    if step != 'back_up':
+    if step != 'back_up_table':
         assert (folder / 'labels.csv.bak').read_text() == before
     Review(folder).answer(0, 'no')
     assert dogs(folder)[0] == -1

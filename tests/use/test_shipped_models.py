@@ -49,7 +49,7 @@ def test_weights_configuration_and_card_say_the_same(name):
         '95 % interval',
         '## What it cannot do',
         'It must not be used to watch, identify or judge people',
-        f"pack('{name}')",
+        f"pack_shipped_model('{name}')",
         config['description']['run'],
     ):
         assert words in text, words

@@ -16,13 +16,7 @@ from .. import fetch
 from ..dataset import PARTS, join_items
 from ..decoding import PHOTOS, open_photo
 from ..folder import Listing, label_matrix
-from .registry import (
-    find_in_benchmark,
-    get_fields,
-    read_annotation_json,
-    reading,
-    register_reader,
-)
+from .registry import find_in_benchmark, get_fields, read_annotation_json, reading, register_reader
 
 
 def _cut(photo, boxes, target):
@@ -80,7 +74,7 @@ def _listing_of_crops(folder, crops, class_names):
     crops = [crop for crop in crops if crop.name in written]
     return Listing(
         [f'crops/{crop.name}' for crop in crops],
-        np.array([crop.labels for crop in crops], np.int8),
+        np.array([crop.labels for crop in crops], np.int8).reshape(-1, len(class_names)),
         class_names,
         ['test' if crop.part == 'test' else 'train' for crop in crops],
     )

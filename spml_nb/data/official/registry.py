@@ -23,14 +23,7 @@ from ...base.files import hold_lock, write_atomically
 from .. import fetch
 from ..dataset import Dataset, join_items
 from ..decoding import open_photo
-from ..folder import (
-    RESERVED,
-    Listing,
-    assemble_dataset,
-    candidate_folders,
-    first_existing_folder,
-    read_folder,
-)
+from ..folder import RESERVED, Listing, assemble_dataset, find_folder, read_folder
 from .shrink import Small, shrink_images
 
 _PUBLISHED = tomllib.loads(
@@ -424,7 +417,7 @@ def benchmark_folder(name: str, root: Path | None = None) -> Path:
     "The folder of a benchmark, which may not exist, below `root` or the setting `data`."
     if root is None:
         return settings.get_folder('data') / name
-    return first_existing_folder(candidate_folders(root)) / name
+    return find_folder(root) / name
 
 
 def _as_benchmark(name):

@@ -22,11 +22,7 @@ from spml_nb.replication.experiments.core import (
     make_staged_sweep,
     tabulate_runs,
 )
-from spml_nb.replication.experiments.scores import (
-    collect_scores,
-    measure_gains_over,
-    write_outputs,
-)
+from .scores import collect_scores, measure_gains_over, write_outputs
 from ..templates import render_template
 from ...runs.config import Config
 from ...statistics import seed_draws, seed_interval

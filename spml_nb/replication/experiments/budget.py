@@ -160,7 +160,7 @@ def average_by_budget(measured: pd.DataFrame) -> pd.DataFrame:
 def _average_means(effects: list[Effect]) -> Effect:
     "Without an interval, since some effects have one seed."
     mean = float(np.mean([effect.mean for effect in effects]))
-    return Effect(mean, *[math.nan] * 7, 1)
+    return Effect(mean, seeds=1)
 
 
 def tabulate_budgets(averaged: pd.DataFrame) -> pd.DataFrame:

@@ -77,7 +77,7 @@ def format_observed_choice(
             for column in ('within', 'pick', 'correlation')
         },
         thresholds=_format_numbers(average_thresholds(complete).rename(index=WAYS), 1),
-        count_predicted_labels=_format_numbers(count_named_labels(complete), 1),
+        named_labels=_format_numbers(count_named_labels(complete), 1),
         photos=_format_numbers(average_photo_choice(photos), 2),
         label_draws=format_label_draws(joined).rstrip() if len(joined) else '',
     )

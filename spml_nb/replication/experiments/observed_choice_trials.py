@@ -253,10 +253,10 @@ def _measure_photo_choice(dataset: str, seed: int, trials: pd.DataFrame) -> pd.D
 
 
 def _add_lines(name: str, new: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    "Add lines to a file of the record, without columns that have no value in any line."
+    "Add lines to a file of the record, with those of their columns that have a value."
     if not len(new):
         return read_trials(name)
-    lines = pd.concat([read_trials(name), new], ignore_index=True).dropna(axis=1, how='all')
+    lines = pd.concat([read_trials(name), new.dropna(axis=1, how='all')], ignore_index=True)
     lines = lines.drop_duplicates(keys).sort_values(keys)
     write_atomically(settings.get_folder('outputs') / name, format_csv(lines))
     return lines

@@ -45,7 +45,9 @@ class Watch:
         true_val, true_test = (task.data.labels[rows] > 0 for rows in (task.val, task.test))
         values = score_rules(val, task.observed_val, true_val, classes_seen_in_training(task))
         test_map = 100 * float(metrics.average_precision(test, true_test).mean())
-        for rule in values.keys() - self._stopped:
+        for rule in values:
+            if rule in self._stopped:
+                continue
             if rule not in self.best or values[rule] > self.best[rule][1]:
                 self.best[rule] = (trainer.epoch, values[rule], test_map)
                 if rule == CHOSEN_RULE:

@@ -23,7 +23,7 @@ from ... import drawing, statistics
 from ...base import files, settings
 from ...base.errors import SpmlError
 from ...data import loading
-from ...data.folder import candidate_folders, first_existing_folder
+from ...data.folder import find_folder
 from ...methods.core import find
 from .. import front_page, index_page, published
 from .core import Experiment, format_csv
@@ -377,11 +377,7 @@ def labels_worth(
     Raises:
         SpmlError: for a data set with unknown labels, and as `sweep_worth`.
     """
-    name = (
-        dataset
-        if dataset in loading.names()
-        else str(first_existing_folder(candidate_folders(dataset)))
-    )
+    name = dataset if dataset in loading.names() else str(find_folder(dataset))
     unknown = int((loading.load(name).labels == 0).sum())
     if unknown:
         raise SpmlError(

@@ -38,9 +38,9 @@ def make_attention_maps(run: Run) -> dict:
         run: With a label-wise head.
 
     Returns:
-        As from `measuring.collect_pictures`, with the kinds 2 (observed), 1 (identified, p ≥ δ, and
-        true), −1 (identified and false) and 0 (below δ); and counts (3,) over all training images:
-        identified labels, true ones among them, and unobserved positives.
+        As from `figure_measurements.collect_pictures`, with the kinds 2 (observed), 1 (identified,
+        p ≥ δ, and true), −1 (identified and false) and 0 (below δ); and counts (3,) over all
+        training images: identified labels, true ones among them, and unobserved positives.
 
     Source: LAC, Fig. 6.
     """

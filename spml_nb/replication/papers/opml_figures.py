@@ -31,7 +31,7 @@ def negative_scores(run: Run) -> dict:
     """The share of unannotated training positives with a logit below 0.
 
     Args:
-        run: From `measuring.note_training`.
+        run: From `figure_measurements.note_training`.
 
     Returns:
         negative (epochs,): percent, after each epoch.
@@ -133,7 +133,7 @@ def make_activation_maps(run: Run) -> dict:
     """Class activation maps of test images.
 
     Returns:
-        As from `measuring.collect_pictures`, with the kinds 1 (annotated) and −1 (not).
+        As from `figure_measurements.collect_pictures`, with the kinds 1 (annotated) and −1 (not).
 
     Source: OPML, Fig. 7.
     """

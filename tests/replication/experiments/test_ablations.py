@@ -146,8 +146,8 @@ def entries(**changes):
 @pytest.mark.parametrize(
     ('change', 'message'),
     [
-        ({'hard': {'hparams': {'labels': 'hard', 'beta': 1}}}, 'and differs in beta, labels'),
-        ({'hard': {'hparams': {}}}, 'and differs in nothing'),
+        ({'hard': {'hparams': {'labels': 'hard', 'beta': 1}}}, 'in beta, labels'),
+        ({'hard': {'hparams': {}}}, 'in nothing'),
         ({'few': {'over': 'EM+ALP'}}, "unknown arm that 'few' is over 'EM\\+ALP'"),
     ],
 )
