@@ -174,11 +174,13 @@ def format_front_table(measured: pd.DataFrame) -> str:
     """
     return render_template(
         'front_table.md',
+        panels=len(PANELS),
         rows=[
             {
                 'method': method.name,
                 'paper': published.read_paper(method.paper)['short'],
                 'table': method.table,
+                'sets': len(cells),
                 'published': cells.published.mean(),
                 'uncounted': published.UNCOUNTED if cells.uncounted.any() else '',
                 'ours': _mean_gain(cells, 'effect'),

@@ -164,12 +164,12 @@ def _leader(ranked: list, levels: dict, micro_f1: dict) -> Leader:
 
 
 def _remark_on_f1(row: tuple, first: tuple, micro_f1: dict) -> str:
-    """' – 6.1 points of micro-F1 below it' if that is far, on the mean of common sets; else ''."""
+    """' (micro-F1 6.1 points lower)' if that is far, on the mean of common sets; else ''."""
     own, leader = micro_f1.get(row, {}), micro_f1.get(first, {})
     below = [leader[dataset] - own[dataset] for dataset in own if dataset in leader]
     if not below or not np.mean(below) >= FAR_BELOW:
         return ''
-    return f' – {np.mean(below):.1f} points of micro-F1 below it'
+    return f' (micro-F1 {np.mean(below):.1f} points lower)'
 
 
 def _lead(levels: dict, one: tuple, other: tuple) -> Effect:

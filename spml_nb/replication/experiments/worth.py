@@ -460,12 +460,12 @@ def _format_readme_item(rates: pd.DataFrame) -> str:
     lines = all_photos[all_photos.loss == best].sort_values('rate')
     positives = published.describe_photo_sets().positives
     ends = [
-        f'{_interval(line)} photos of {line.dataset} ({positives[line.dataset]:.2g} labels each)'
+        f'{_interval(line)} photos of {line.dataset} ({positives[line.dataset]:.2g} labels a photo)'
         for line in lines.iloc[[0, -1]].itertuples()
     ]
     text = (
-        '- **And all labels of one photo?** Worth one label on each of '
-        f'{", of ".join(dict.fromkeys(ends))}, with {best.upper()} ([curves](outputs/worth.md)).'
+        '- **And all labels of one photo?** They are worth one label each on '
+        f'{" and ".join(dict.fromkeys(ends))}, with {best.upper()} ([curves](outputs/worth.md)).'
     )
     return f'{BEGIN}\n{textwrap.fill(text, 140, subsequent_indent="  ")}\n{END}'
 
