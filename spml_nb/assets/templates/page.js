@@ -136,7 +136,7 @@
     td.classList.add('first');
     if (value != null && !isBaseline) td.insertAdjacentHTML('beforeend', mark(value, half));
   };
-  const over = (head) => `Points of mAP over AN on the ${head} head, ± half the 95 % interval over seeds and test images. Bold: the interval leaves 0 out.`;
+  const over = (head) => `Points of mAP over AN on the ${head} head, ± half the 95 % interval over seeds and test images. Bold: the interval excludes 0.`;
   const words = { gain: over('same'), plain: over('linear'),
     level: 'Test mAP in percent, ± half the 95 % interval over seeds.', seconds: 'Mean seconds of a run; of a head, with frozen features at hand. Machines and their load differ, so only large differences tell something.' };
   const shownNow = () => (asked('trained') === 'photos' || asked('show') === 'seconds' ? asked('show') : 'level');   // of whole networks no gains
