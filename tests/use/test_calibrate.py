@@ -209,6 +209,14 @@ def test_a_gain_replaces_an_earlier_calibration_and_says_so(made, run, tmp_path)
     assert 'earlier' not in json.loads((run / CALIBRATION).read_text())
 
 
+def test_a_calibration_that_holds_a_threshold_alone_is_overruled(made, run, tmp_path):
+    change_threshold(run, calibrate(run, sample(made, tmp_path / 'many', range(40))).threshold)
+    (run / CALIBRATION).write_text('{"threshold": 0.3}')
+    few = calibrate(run, sample(made, tmp_path / 'few', range(12)))
+    assert not few.taken and not few.keeps_earlier and not (run / CALIBRATION).exists()
+    assert 'the earlier calibration (0.3) is removed' in str(few)
+
+
 def test_a_class_that_is_named_on_nearly_every_photo_is_said(made, run, tmp_path, monkeypatch):
     folder = sample(made, tmp_path / 'few', range(20))
     monkeypatch.setattr(metrics, 'best_threshold', lambda *_, **options: 1 - 1e-9)
