@@ -18,7 +18,7 @@ from PIL import Image
 from ..base.errors import SpmlError
 from ..base.files import write_arrays
 from ..drawing import INK, draw_curve, draw_legend, make_axes, reduce_colours, to_svg
-from . import figure_measurements, published
+from . import published, run_measurements
 
 
 class FigureArrays(NamedTuple):
@@ -129,7 +129,7 @@ class PaperFigure:
         curves: Its runs, empty for the plot of a formula.
         measure: Function from a finished run to its arrays; None: test and validation mAP.
         observed: Whether `measure` reads notes that are taken during training, see
-            `figure_measurements.note_training`.
+            `run_measurements.note_training`.
         seeds: Of observed labels and training; ten where runs take seconds and differences are
             small.
     """
@@ -381,7 +381,7 @@ def draw_bands(
             are the columns.
         array: The array to draw, (epochs, groups, 3).
         label: Of the vertical axis.
-        shown: Indices of `figure_measurements.GROUPS`.
+        shown: Indices of `run_measurements.GROUPS`.
         top: End of the vertical axis.
     """
     data = collected.about['data']
@@ -411,7 +411,7 @@ def _draw_band(ax, quantiles: np.ndarray, seeds: list[np.ndarray], group: int):
     ax.fill_between(epochs, low, high, color=INK[group], alpha=0.25, linewidth=0)
     for seed in seeds:
         ax.plot(epochs, seed[: len(epochs), 1], color=INK[group], linewidth=0.4)
-    ax.plot(epochs, middle, color=INK[group], label=figure_measurements.GROUPS[group])
+    ax.plot(epochs, middle, color=INK[group], label=run_measurements.GROUPS[group])
 
 
 _TILE = 80  # pixels of an image's side in the picture

@@ -18,7 +18,7 @@ from ..runs.config import Config
 from ..sweeps import queue
 from ..sweeps.search import SUITES
 from ..training.evaluation import open_run
-from . import figure_drawing, figure_measurements, published, tables
+from . import figure_drawing, published, run_measurements, tables
 from .papers import em_apl_figures, hml_figures, lac_figures, opml_figures, two_way_figures
 
 FIGURES = {
@@ -294,7 +294,7 @@ def _measure(spec: figure_drawing.PaperFigure, run: PlannedRun, runs: pd.DataFra
     if spec.measure is None:
         return runs.loc[run.key, ['test_map', 'val_map']].astype(np.float32).to_dict()
     if spec.observed:
-        folder = figure_measurements.find_noted_run(run.config).folder
+        folder = run_measurements.find_noted_run(run.config).folder
     else:
         folder = settings.get_folder('runs') / runs.at[run.key, 'run']
     if not (folder / 'DONE').is_file():
@@ -382,11 +382,11 @@ def _unmeasured(paper: str, figure: str | int, suite: str, runs: pd.DataFrame) -
 def _observe(configs: list[Config], tell: Callable) -> pd.DataFrame:
     rows = []
     for k, config in enumerate(configs, 1):
-        run = figure_measurements.find_noted_run(config)
+        run = run_measurements.find_noted_run(config)
         message = ''
         if not run.done:
             try:
-                figure_measurements.note_training(config)
+                run_measurements.note_training(config)
             except SpmlError as error:
                 message = str(error)
             failed = f'  failed: {message}' if message else ''

@@ -11,7 +11,7 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.methods.boostlu import boosted_logits
 from spml_nb.methods.core import ViewOutputs, create, find, resolve_hparams
 from spml_nb.models.heads import Outputs
-from spml_nb.replication import diagnosis
+from spml_nb.replication import run_measurements
 from spml_nb.runs.config import Config, resolve
 from spml_nb.runs.folder import Run
 from spml_nb.training.network import open_network
@@ -90,7 +90,7 @@ def test_a_run_ranks_by_the_boosted_logits_and_its_network_does_too(photo_folder
         torch.testing.assert_close(network(pixels), boosted_logits(head.maps))
         torch.testing.assert_close(plain(pixels), head.logits)
         assert not torch.allclose(network(pixels), plain(pixels))
-    pull, _, _, logits = diagnosis.measure_pulls(Run(resolve(config)))
+    pull, _, _, logits = run_measurements.measure_pulls(Run(resolve(config)))
     assert (
         pull.shape == logits.shape == (len(pull), 3)
         and pull.abs().sum() > 0

@@ -20,7 +20,7 @@ from PIL import Image
 from spml_nb import runs, training
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.replication import figure_drawing, figure_measurements, paper_figures, published
+from spml_nb.replication import figure_drawing, paper_figures, published, run_measurements
 from spml_nb.replication import tables as papers
 from spml_nb.runs.config import Config, resolve
 from spml_nb.sweeps import boards, queue, search
@@ -490,7 +490,7 @@ def test_an_interrupted_sweep_collects_nothing(small, monkeypatch):
     monkeypatch.setattr(
         queue, 'run', lambda configs, **launch: pd.DataFrame({'state': ['missing']})
     )
-    monkeypatch.setattr(figure_measurements, 'note_training', None)
+    monkeypatch.setattr(run_measurements, 'note_training', None)
     assert (
         list(paper_figures.sweep_figures('em_apl', 7, 'photos', tell=str).state) == ['missing']
         and not paper_figures.find_arrays('em_apl', 7, 'photos').exists()

@@ -11,9 +11,9 @@ from ...statistics import EQUIVALENCE_MARGIN
 from ...sweeps.search import Row, search_configs
 from ..comparisons import claim_above, claim_between
 from ..experiments import choice
-from ..figure_measurements import GROUPS, POINTS, QUANTILES
 from ..gains import board_row_runs
 from ..published import PHOTOS_SUITE
+from ..run_measurements import GROUPS, POINTS, QUANTILES
 
 
 def _note_on_apl(runs: pd.DataFrame) -> str:

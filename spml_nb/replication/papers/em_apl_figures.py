@@ -9,7 +9,7 @@ from ...drawing import INK, draw_curve, draw_legend, make_axes
 from ...metrics import average_precision
 from ...runs.folder import Run, read_result
 from ...training.task import make_task
-from .. import figure_measurements
+from .. import run_measurements
 from ..figure_drawing import (
     Curve,
     FigureArrays,
@@ -35,9 +35,7 @@ def _curves(
 
 def _losses(collected: FigureArrays) -> Figure:
     label = 'loss of annotated positives'
-    return draw_over_epochs(
-        collected, _METHODS, 'annotated', label, figure_measurements.POINTS, 'log'
-    )
+    return draw_over_epochs(collected, _METHODS, 'annotated', label, run_measurements.POINTS, 'log')
 
 
 def _logits(collected: FigureArrays) -> Figure:
@@ -103,17 +101,17 @@ def class_density(run: Run) -> dict:
 
     Source: EM/APL, Fig. 11.
     """
-    train = figure_measurements.score_run(run)
+    train = run_measurements.score_run(run)
     test = read_result(run).logits['test'].astype(np.float64)
     true = train.task.data.labels[train.task.test]
     by_frequency = np.argsort(-(true > 0).sum(0), kind='stable')
     chosen = by_frequency[:: max(1, len(by_frequency) // _CLASSES)][:_CLASSES]
-    _, positives, negatives = figure_measurements.label_group_masks(train.task.observed, train.true)
+    _, positives, negatives = run_measurements.label_group_masks(train.task.observed, train.true)
     p_train, p_test = expit(train.logits), expit(test)
     groups = [(p_train, positives), (p_train, negatives), (p_test, true > 0), (p_test, true < 0)]
     counts = [
         [
-            figure_measurements.count_histograms(p[:, [c]], [group[:, [c]]], _BINS)[0]
+            run_measurements.count_histograms(p[:, [c]], [group[:, [c]]], _BINS)[0]
             for p, group in groups
         ]
         for c in chosen
@@ -168,11 +166,9 @@ def _shares_up_to(counts: np.ndarray) -> np.ndarray:
 
 
 FIGURES = {
-    '7': PaperFigure(_losses, _curves(), figure_measurements.read_notes, observed=True),
-    '8': PaperFigure(
-        _logits, _curves(methods=('EM',)), figure_measurements.read_notes, observed=True
-    ),
-    '9': PaperFigure(_probabilities, _curves(), figure_measurements.read_notes, observed=True),
+    '7': PaperFigure(_losses, _curves(), run_measurements.read_notes, observed=True),
+    '8': PaperFigure(_logits, _curves(methods=('EM',)), run_measurements.read_notes, observed=True),
+    '9': PaperFigure(_probabilities, _curves(), run_measurements.read_notes, observed=True),
     '10': PaperFigure(
         _shares, _curves(('coco14', 'nus', 'cub'), ('AN',)), count_label_kinds, seeds=(0,)
     ),

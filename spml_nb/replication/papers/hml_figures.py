@@ -9,7 +9,7 @@ from ...drawing import INK, draw_curve, draw_legend, make_axes
 from ...methods.hml import gradient_balance, label_correlation
 from ...runs.folder import Run
 from ...training.evaluation import Opened
-from .. import diagnosis, figure_measurements
+from .. import run_measurements
 from ..figure_drawing import Axis, Curve, FigureArrays, PaperFigure, draw_scores, make_panels
 
 COSINES = np.linspace(-1, 1, 81)  # edges of the bins
@@ -33,15 +33,15 @@ def count_cosines(run: Run) -> dict:
 
     Source: HML, Fig. 2.
     """
-    pull, z, true, logits = diagnosis.measure_pulls(run)
-    seen = figure_measurements.open_own_data(run)
+    pull, z, true, logits = run_measurements.measure_pulls(run)
+    seen = run_measurements.open_own_data(run)
     scale, margin = _scale_and_margin(seen.method)
     groups = [z > 0, (z <= 0) & (true > 0), true < 0]
     gradient = pull.abs().cpu().numpy() * z.shape[1] / scale  # the loss is a mean over classes
     cosine = logits.cpu().numpy() / seen.model.head.scale
     return {
-        'cosine': figure_measurements.count_histograms(cosine, groups, COSINES),
-        'gradient': figure_measurements.count_histograms(gradient, groups, GRADIENTS),
+        'cosine': run_measurements.count_histograms(cosine, groups, COSINES),
+        'gradient': run_measurements.count_histograms(gradient, groups, GRADIENTS),
         'scale': scale,
         'margin': margin,
     }
@@ -133,7 +133,7 @@ def measure_balance(run: Run) -> dict:
 
     Source: HML, Eq. 6 and Fig. 3.
     """
-    seen = figure_measurements.score_run(run)
+    seen = run_measurements.score_run(run)
     imbalance = gradient_balance(
         *map(torch.from_numpy, (seen.logits, seen.task.observed)), reduction='sample'
     )
@@ -209,7 +209,7 @@ def find_correlated_labels(run: Run) -> dict:
 
     Source: HML, Eq. 8 and Fig. 6.
     """
-    seen = figure_measurements.open_own_data(run, 'val')
+    seen = run_measurements.open_own_data(run, 'val')
     correlation = _learnt_correlation(seen)
     highest = np.where(np.eye(len(correlation), dtype=bool), -1, correlation).max(1)
     top = np.argsort(-highest, kind='stable')[:12]
@@ -273,7 +273,7 @@ def co_occurrence(run: Run) -> dict:
 
     Source: HML, Eq. 8.
     """
-    seen = figure_measurements.open_own_data(run)
+    seen = run_measurements.open_own_data(run)
     learnt = _learnt_correlation(seen)
     pairs = np.triu_indices(len(learnt), 1)
     lifts, learnt = label_lift(seen.true)[pairs], learnt[pairs]

@@ -10,7 +10,7 @@ from ...drawing import INK, draw_legend, make_axes
 from ...metrics import average_precision
 from ...models.model import attention_maps
 from ...runs.folder import Run
-from .. import figure_measurements, published
+from .. import published, run_measurements
 from ..figure_drawing import Axis, Curve, FigureArrays, PaperFigure, draw_maps, draw_scores
 
 _TABLE = published.read_paper('lac')['tables']['2']
@@ -38,24 +38,24 @@ def make_attention_maps(run: Run) -> dict:
         run: With a label-wise head.
 
     Returns:
-        As from `figure_measurements.collect_pictures`, with the kinds 2 (observed), 1 (identified,
+        As from `run_measurements.collect_pictures`, with the kinds 2 (observed), 1 (identified,
         p ≥ δ, and true), −1 (identified and false) and 0 (below δ); and counts (3,) over all
         training images: identified labels, true ones among them, and unobserved positives.
 
     Source: LAC, Fig. 6.
     """
-    seen = figure_measurements.score_run(run)
+    seen = run_measurements.score_run(run)
     p = expit(seen.logits)
     z = seen.task.observed
     identified = (z == 0) & (p >= seen.config.hparams['stage2_threshold'])
     order = np.lexsort((-np.where(z == 0, p, 0).max(1), -identified.sum(1)))
     chosen = []
-    for k in order[(z[order] > 0).any(1)][: figure_measurements.IMAGES - 1]:
+    for k in order[(z[order] > 0).any(1)][: run_measurements.IMAGES - 1]:
         observed = int(np.flatnonzero(z[k] > 0)[0])
-        others = figure_measurements.top_classes(p[k], z[k] == 0, figure_measurements.MAPS - 1)
+        others = run_measurements.top_classes(p[k], z[k] == 0, run_measurements.MAPS - 1)
         chosen.append((int(k), [observed, *others]))
     flags = np.where(z > 0, 2, np.where(identified, seen.true, 0))
-    shown = figure_measurements.collect_pictures(
+    shown = run_measurements.collect_pictures(
         seen, chosen, lambda batch, c: attention_maps(seen.model, batch)[:, c], flags
     )
     hidden = (z == 0) & (seen.true > 0)
@@ -98,7 +98,7 @@ def hidden_positives(run: Run) -> dict:
 
     Source: LAC, Sections 1, 3 and 4.4; silhouettes: Rousseeuw 1987 (scikit-learn).
     """
-    seen = figure_measurements.score_run(run)
+    seen = run_measurements.score_run(run)
     unobserved = seen.task.observed == 0
     hidden = np.where(unobserved, seen.true, 0)
     delta = seen.config.hparams.get('stage2_threshold', 0.9)
@@ -113,7 +113,7 @@ def hidden_positives(run: Run) -> dict:
 
 @torch.no_grad()
 def _silhouette(run: Run) -> float:
-    seen = figure_measurements.open_own_data(run, 'val')
+    seen = run_measurements.open_own_data(run, 'val')
     module = seen.module.eval()
     batches = np.array_split(seen.index, np.arange(64, len(seen.index), 64))
     embeddings = torch.cat(

@@ -10,7 +10,7 @@ from ...drawing import INK, draw_legend
 from ...models.model import class_activation
 from ...runs.folder import Run, read_result
 from ...training.task import make_task
-from .. import figure_measurements
+from .. import run_measurements
 from ..figure_drawing import (
     Axis,
     Curve,
@@ -31,15 +31,15 @@ def negative_scores(run: Run) -> dict:
     """The share of unannotated training positives with a logit below 0.
 
     Args:
-        run: From `figure_measurements.note_training`.
+        run: From `run_measurements.note_training`.
 
     Returns:
         negative (epochs,): percent, after each epoch.
 
     Source: OPML, Section I and Fig. 1.
     """
-    hidden = figure_measurements.GROUPS.index('unannotated positives')
-    return {'negative': 100 * figure_measurements.read_notes(run)['negative'][:, hidden]}
+    hidden = run_measurements.GROUPS.index('unannotated positives')
+    return {'negative': 100 * run_measurements.read_notes(run)['negative'][:, hidden]}
 
 
 def _hidden_positives(collected: FigureArrays) -> Figure:
@@ -62,7 +62,7 @@ def count_confidences(run: Run) -> dict:
     p = expit(read_result(run).logits['test'].astype(np.float64))
     task = make_task(replace(run.config, device=None))
     true = task.data.labels[task.test] > 0
-    return {'counts': figure_measurements.count_histograms(p, [true], _BINS)[0]}
+    return {'counts': run_measurements.count_histograms(p, [true], _BINS)[0]}
 
 
 def _confidence_bars(collected: FigureArrays) -> Figure:
@@ -133,11 +133,11 @@ def make_activation_maps(run: Run) -> dict:
     """Class activation maps of test images.
 
     Returns:
-        As from `figure_measurements.collect_pictures`, with the kinds 1 (annotated) and −1 (not).
+        As from `run_measurements.collect_pictures`, with the kinds 1 (annotated) and −1 (not).
 
     Source: OPML, Fig. 7.
     """
-    seen = figure_measurements.score_run(run, 'test')
+    seen = run_measurements.score_run(run, 'test')
     p = expit(seen.logits)
     true = seen.true
     lowest = np.where(true > 0, p, np.inf).min(1)
@@ -145,16 +145,16 @@ def make_activation_maps(run: Run) -> dict:
     missed = lowest < run.result()['scores'].get('threshold', 0.5)
     order = np.lexsort((missed, (true > 0).sum(1) < 2))
     chosen = []
-    for k in order[: figure_measurements.IMAGES - 2]:
+    for k in order[: run_measurements.IMAGES - 2]:
         chosen.append(
-            (int(k), figure_measurements.top_classes(p[k], true[k] > 0, figure_measurements.MAPS))
+            (int(k), run_measurements.top_classes(p[k], true[k] > 0, run_measurements.MAPS))
         )
     # and the two images with the most probable label that is not annotated
     not_annotated = np.where(true < 0, p, -1)
     for k in np.argsort(-not_annotated.max(1), kind='stable')[:2]:
-        annotated = figure_measurements.top_classes(p[k], true[k] > 0, figure_measurements.MAPS - 1)
+        annotated = run_measurements.top_classes(p[k], true[k] > 0, run_measurements.MAPS - 1)
         chosen.append((int(k), [*annotated, int(not_annotated[k].argmax())]))
-    return figure_measurements.collect_pictures(
+    return run_measurements.collect_pictures(
         seen, chosen, lambda batch, c: class_activation(seen.model, batch, c), true
     )
 

@@ -5,15 +5,15 @@ import pytest
 from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
 
 from spml_nb import training
-from spml_nb.replication import figure_drawing, figure_measurements
+from spml_nb.replication import figure_drawing, run_measurements
 from spml_nb.replication.papers import em_apl_figures
 
 
 def test_class_densities_count_every_entry_once(photos):  # noqa: F811
     run = trained(photos)
     seen, true_test = (
-        figure_measurements.score_run(run),
-        figure_measurements.score_run(run, 'test').true,
+        run_measurements.score_run(run),
+        run_measurements.score_run(run, 'test').true,
     )
     z, true = seen.task.observed, seen.true
     found = em_apl_figures.class_density(run)

@@ -8,14 +8,14 @@ import pytest
 import torch
 from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
 
-from spml_nb.replication import figure_measurements
+from spml_nb.replication import run_measurements
 from spml_nb.replication.papers import hml_figures
 
 
 @pytest.mark.parametrize('margin, labels', [(0.0, 'single'), (0.3, 'single'), (0.0, 'full')])
 def test_gradients_and_cosines_are_those_of_the_formula(photos, margin, labels):  # noqa: F811
     run = trained(photos, loss='hml_fixed', labels=labels, hparams={'margin': margin, 'scale': 15})
-    found, seen = hml_figures.count_cosines(run), figure_measurements.score_run(run)
+    found, seen = hml_figures.count_cosines(run), run_measurements.score_run(run)
     z, true = seen.task.observed, seen.true
     theta_m = np.arccos(np.clip(seen.logits / 15, -1, 1))  # the method scores by s·cos(θ + m)
     theta = theta_m - margin
@@ -42,7 +42,7 @@ def test_gradients_and_cosines_are_those_of_the_formula(photos, margin, labels):
 
 def test_labels_that_are_most_alike_come_first(photos):  # noqa: F811
     run = trained(photos, loss='hml')
-    found, seen = hml_figures.find_correlated_labels(run), figure_measurements.score_run(run)
+    found, seen = hml_figures.find_correlated_labels(run), run_measurements.score_run(run)
     w = torch.nn.functional.normalize(seen.model.head.weight.detach(), dim=1)
     names = [seen.task.data.class_names.index(n) for n in found['names']]
     theta = torch.arccos((w @ w.T).clamp(-1, 1))[names][:, names]
@@ -80,7 +80,7 @@ def test_a_label_is_not_set_beside_itself():
 
 def test_the_correlation_of_labels_is_set_beside_how_they_occur_together(photos):  # noqa: F811
     run = trained(photos, loss='hml')
-    found, seen = hml_figures.co_occurrence(run), figure_measurements.score_run(run)
+    found, seen = hml_figures.co_occurrence(run), run_measurements.score_run(run)
     w = torch.nn.functional.normalize(seen.model.head.weight.detach(), dim=1)
     theta = torch.arccos((w @ w.T).clamp(-1, 1))
     p = torch.sigmoid(seen.method.scale * torch.cos(theta + seen.method.margin)).detach().numpy()

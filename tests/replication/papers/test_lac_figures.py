@@ -8,13 +8,13 @@ import torch
 from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
 from sklearn.metrics import average_precision_score
 
-from spml_nb.replication import figure_drawing, figure_measurements
+from spml_nb.replication import figure_drawing, run_measurements
 from spml_nb.replication.papers import lac_figures
 
 
 def test_maps_are_of_the_observed_positive_and_of_the_surest_others(photos):  # noqa: F811
     run = trained(photos, loss='lac', hparams={'stage2_threshold': 0.5})
-    found, seen = lac_figures.make_attention_maps(run), figure_measurements.score_run(run)
+    found, seen = lac_figures.make_attention_maps(run), run_measurements.score_run(run)
     assert (
         (found['kinds'][:, 0] == 2).all()
         and (found['kinds'][:, 1:] < 2).all()
@@ -33,7 +33,7 @@ def test_the_figure_counts_what_is_identified(photos):  # noqa: F811
         {'parts': {'x': {'dataset': 'coco14', 'series': 'LAC', 'values': [], 'seed': 0}}},
         {'x': found},
     )
-    seen = figure_measurements.score_run(run)
+    seen = run_measurements.score_run(run)
     hidden = (seen.task.observed == 0) & (seen.true > 0)
     surer = (seen.task.observed == 0) & (seen.logits >= 0)  # probabilities of a half and more
     assert found['counts'].tolist() == [surer.sum(), (surer & hidden).sum(), hidden.sum()]
@@ -46,7 +46,7 @@ def test_the_figure_counts_what_is_identified(photos):  # noqa: F811
 def test_hidden_positives_are_counted_and_told_from_other_unobserved_labels(photos, loss):  # noqa: F811
     hparams = {'stage2_threshold': 0.5} if loss == 'lac' else {}
     run = trained(photos, loss=loss, head='labelwise', hparams=hparams)
-    found, seen = lac_figures.hidden_positives(run), figure_measurements.score_run(run)
+    found, seen = lac_figures.hidden_positives(run), run_measurements.score_run(run)
     z = seen.task.observed
     hidden = (z == 0) & (seen.true > 0)
     threshold = 0 if loss == 'lac' else np.log(9)  # of a probability of a half, and of 0.9
@@ -61,7 +61,7 @@ def test_hidden_positives_are_counted_and_told_from_other_unobserved_labels(phot
 
 def test_a_silhouette_sets_embeddings_beside_their_own_class_and_the_nearest_other(photos):  # noqa: F811
     run = trained(photos, loss='an', head='labelwise')
-    seen = figure_measurements.open_own_data(run, 'val')
+    seen = run_measurements.open_own_data(run, 'val')
     with torch.no_grad():
         f = seen.module.eval()(seen.source.batch(seen.index, 'plain')).embeddings.numpy()
     photo, of = np.nonzero(seen.true > 0)

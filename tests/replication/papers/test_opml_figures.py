@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from figure_runs import photos, trained, world  # noqa: F401 (fixtures)
 
-from spml_nb.replication import figure_measurements
+from spml_nb.replication import run_measurements
 from spml_nb.replication.papers import opml_figures
 from spml_nb.runs.config import Config
 
 
 def test_confidences_count_every_positive_once_and_maps_are_those_of_the_classes_named(photos):  # noqa: F811
     run = trained(photos, loss='opml')
-    found, seen = opml_figures.make_activation_maps(run), figure_measurements.score_run(run, 'test')
+    found, seen = opml_figures.make_activation_maps(run), run_measurements.score_run(run, 'test')
     assert opml_figures.count_confidences(run)['counts'].sum() == (seen.true > 0).sum()
     names = seen.task.data.class_names
     assert (
@@ -34,8 +34,8 @@ def test_positives_that_turned_negative_are_those_that_nobody_annotated(photos):
     config = Config(
         loss='opml', dataset=str(photos), backbone='mini', epochs=2, labels='single', label_seed=0
     ).changed(selection='last')
-    run = figure_measurements.note_training(config)
-    shares, seen = opml_figures.negative_scores(run)['negative'], figure_measurements.score_run(run)
+    run = run_measurements.note_training(config)
+    shares, seen = opml_figures.negative_scores(run)['negative'], run_measurements.score_run(run)
     hidden = (seen.task.observed == 0) & (seen.true == 1)
     assert len(shares) == 2
     assert shares[-1] == pytest.approx(100 * (seen.logits[hidden] < 0).mean(), abs=1e-3)
