@@ -279,3 +279,25 @@ def markdown_table(lines: Sequence[Sequence[object]]) -> str:
     header, *body = lines
     rows = [header, ['---'] * len(header), *body]
     return ''.join(f'| {" | ".join(map(str, row))} |\n' for row in rows)
+
+
+def write_changed(texts: dict[Path, str]) -> list[Path]:
+    """Write the files whose text changes.
+
+    Args:
+        texts: {file: text}.
+
+    Returns:
+        The files that changed.
+
+    Raises:
+        SpmlError: For a file that cannot be written.
+    """
+    changed = [
+        file
+        for file, text in texts.items()
+        if not file.is_file() or file.read_bytes() != text.encode()
+    ]
+    for file in changed:
+        write_atomically(file, texts[file])
+    return changed

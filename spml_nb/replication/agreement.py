@@ -4,10 +4,12 @@ import itertools
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from .. import statistics
 from ..methods.core import find
+from ..statistics import format_signed
 from . import gains as all_gains
 from . import published
 from . import tables as papers
@@ -268,3 +270,62 @@ def _agreement_matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFra
             for photos in ours.dataset.unique()
         }
     )
+
+
+def comparable_cells(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells of a table whose order is meaningful.
+
+    Left out are cells without runs or whose mechanism did not act, rows that learn from other
+    labels than most of their column, and, in each column, runs that a row above has too.
+
+    Args:
+        cells: Of a suite, as in `tables.Table.cells` or its CSV file.
+    """
+    cells = cells[~cells.state.isin(['none', 'not exercised'])]
+    usual = cells.groupby('column').labels.transform(lambda labels: labels.mode()[0])
+    cells = cells[cells.labels == usual]
+    # the CSV files of `outputs/` have no names of runs
+    runs = 'runs' if 'runs' in cells else 'seeds'
+    return cells[(cells[runs] == '{}') | ~cells.duplicated(['column', 'metric', runs])]
+
+
+def describe_ranking(cells: pd.DataFrame) -> str:
+    """The rank correlation of the paper's numbers and ours, pooled over the columns of a table.
+
+    Args:
+        cells: Of a suite, as in `tables.Table.cells`; only the `comparable_cells` count.
+
+    Returns:
+        A sentence, '' if no column has five methods with both numbers.
+    """
+    ranked = _methods_by_column(comparable_cells(cells)).pivot_table(
+        ['published', 'ours'], 'method', 'ranked_in', sort=False, dropna=False
+    )
+    if ranked.empty:
+        return ''
+    published, ours = ranked['published'], ranked['ours']
+    most = (published + ours).notna().sum().max()
+    if most < 5:
+        return ''
+    correlation = statistics.rank_correlation(
+        published.to_numpy(float), ours.to_numpy(float), repeats=300
+    )
+    if np.isnan(correlation[0]):
+        return ''
+    rho, low, high = (format_signed(value, '+.2f') for value in correlation)
+    interval = f'; {most} are too few for an interval'
+    if most > 7:
+        interval = f', 95 % interval {low} to {high}'
+    return f'Rank correlation of paper and ours, all columns together: {rho}{interval}.'
+
+
+def _methods_by_column(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells with the columns `method` and `ranked_in`, the group that it is ranked in."""
+    if cells.groupby('column').metric.nunique().max() > 1:  # rows are measures, columns methods
+        return cells.assign(method=cells.column, ranked_in=cells.row)
+    if cells.groupby('column').dataset.nunique().max() > 1:  # rows are 'data set / method'
+        return cells.assign(
+            method=cells['row'].str.rpartition(' / ')[2],
+            ranked_in=cells.column + cells['row'].str.partition(' / ')[0],
+        )
+    return cells.assign(method=cells['row'], ranked_in=cells.column)

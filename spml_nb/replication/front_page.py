@@ -10,11 +10,12 @@ from matplotlib.figure import Figure
 from .. import drawing, statistics
 from ..base import settings
 from ..base.errors import SpmlError
+from ..base.files import write_changed
 from ..data.labels import FULL_PHOTOS
 from ..methods.core import find
 from ..statistics import Effect
 from ..sweeps.search import Row
-from . import board_summary, index_page, published, without_clean
+from . import board_summary, published, without_clean
 from . import gains as all_gains
 from .agreement import agreement_fields, gains_by_source, source_agreement
 from .experiments import clean_photos, more_photos, thresholds
@@ -22,7 +23,7 @@ from .front_page_cells import METHODS, PANELS, FrontMethod, front_gains
 from .leading_methods import Leaders, find_leaders, method_levels, method_micro_f1
 from .published import PHOTOS_SUITE
 from .tables import read_recorded_runs
-from .templates import render_template
+from .templates import describe_protocol, render_template
 
 
 def draw_front(measured: pd.DataFrame) -> bytes:
@@ -53,9 +54,7 @@ def _picture(measured: pd.DataFrame) -> Figure:
         'has no AN; *: all labels known, over BCE)',
         fontsize=8,
     )
-    figure.text(
-        0.5, -0.02, index_page.describe_protocol(PHOTOS_SUITE), ha='center', va='top', fontsize=6
-    )
+    figure.text(0.5, -0.02, describe_protocol(PHOTOS_SUITE), ha='center', va='top', fontsize=6)
     figure.legend(*axes[0].get_legend_handles_labels(), loc='outside upper right', ncols=3)
     return figure
 
@@ -268,7 +267,7 @@ def write_front(root: Path | None = None, boards: pd.DataFrame | None = None) ->
         )
         text = format_front(measured, findings, f'{outputs.name}/front.svg')
         texts[readme] = text.join(enclosing)
-    return index_page.write_changed(texts)
+    return write_changed(texts)
 
 
 def split_at_marks(readme: Path, begin: str = BEGIN, end: str = END) -> tuple[str, str] | None:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import pandas as pd
 
@@ -51,14 +51,35 @@ def estimate_gain(scores: Scores, base: Scores) -> Effect:
     return estimate_paired_effect(scores, base, fallback=fallback)
 
 
+Place = TypeVar('Place', bound=NamedTuple)
+
+
+def collect_scores(runs: pd.DataFrame, place: type[Place]) -> dict[Place, Scores]:
+    """The scores at each place that has every run.
+
+    Args:
+        runs: As from `experiments.core.tabulate_runs`.
+        place: The named tuple of its fields, of which one is `dataset`.
+    """
+    scores = {}
+    for names, of_place in runs.groupby([*place._fields], sort=False):
+        if of_place.test_map.notna().all():
+            first = run_key(of_place.config.iloc[0])
+            by_seed = of_place.set_index('seed').test_map
+            dataset = of_place.dataset.iloc[0]
+            scores[place(*names)] = Scores(by_seed, first, dataset=dataset)
+    return scores
+
+
 def gains_over_baselines(
-    scores: Mapping[NamedTuple, Scores], baselines: Mapping[str, Mapping[NamedTuple, Scores]]
+    scores: Mapping[Place, Scores], baselines: Mapping[str, Mapping[Place, Place]]
 ) -> pd.DataFrame:
     """The gains of several settings over one or more baselines.
 
     Args:
         scores: {setting: its scores}; a setting is a named tuple such as `Setting`.
-        baselines: {name: {setting: the scores that it is compared with}}.
+        baselines: {name: {setting: the one that it is compared with}}; a setting that is missing,
+            or whose baseline has no scores, has no gain.
 
     Returns:
         DataFrame, one row per setting and baseline: the fields of the setting, baseline (name),
@@ -75,7 +96,7 @@ def gains_over_baselines(
             'n': len(own.by_seed),
         }
         for name, bases in baselines.items():
-            effect = estimate_gain(own, bases.get(setting, NO_SCORES))
+            effect = estimate_gain(own, scores.get(bases.get(setting), NO_SCORES))
             gain = {'gain': effect.mean, 'gain_half': effect.half_width, 'effect': effect}
             rows.append({**setting._asdict(), 'baseline': name, **level, **gain})
     return pd.DataFrame(rows)
@@ -182,11 +203,7 @@ def gains_of_suites(runs: pd.DataFrame, suites: Iterable[str] = SUITES) -> pd.Da
         return {setting: base for setting, base in an.items() if base in scores}
 
     bases = {SAME_HEAD: an_on(boards.baseline_head), PLAIN_HEAD: an_on(lambda head: 'linear')}
-    base_scores = {
-        name: {setting: scores[base] for setting, base in of_name.items()}
-        for name, of_name in bases.items()
-    }
-    gains = gains_over_baselines(scores, base_scores)
+    gains = gains_over_baselines(scores, bases)
     settings = [Setting(*row) for row in gains[[*Setting._fields]].itertuples(index=False)]
     base_runs = [
         details[bases[name][setting]]['run'] if setting in bases[name] else ''

@@ -22,6 +22,7 @@ from scipy.optimize import brentq
 
 from .. import drawing
 from ..base import settings
+from ..base.files import write_changed
 from ..statistics import (
     Effect,
     Scores,
@@ -31,10 +32,10 @@ from ..statistics import (
     image_error,
     pool_effects,
 )
-from . import board_summary, gains, index_page, published
+from . import board_summary, gains, published
 from .experiments import clean_photos
 from .experiments.clean_photos import DATASETS, SUITE, Use
-from .templates import render_template
+from .templates import describe_protocol, render_template
 
 
 class Step(StrEnum):
@@ -294,7 +295,7 @@ def write_gap(runs: pd.DataFrame, measured: pd.DataFrame) -> list[Path]:
     photos = published.describe_photo_sets().loc[sets]
     page = render_template(
         'gap.md',
-        protocol=index_page.describe_protocol(SUITE, sets),
+        protocol=describe_protocol(SUITE, sets),
         table=_tabulate(shares),
         ranges=_summarize_by_labels(shares),
         mean=shares[shares.dataset == MEAN].set_index('step').to_dict('index'),
@@ -313,7 +314,7 @@ def write_gap(runs: pd.DataFrame, measured: pd.DataFrame) -> list[Path]:
     )
     folder = settings.get_folder('outputs')
     picture = drawing.to_svg(lambda: draw_gap(shares)).decode()
-    return index_page.write_changed({folder / 'gap.md': page, folder / 'gap.svg': picture})
+    return write_changed({folder / 'gap.md': page, folder / 'gap.svg': picture})
 
 
 def _summarize_by_labels(shares: pd.DataFrame) -> list[dict]:

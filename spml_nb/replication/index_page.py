@@ -3,182 +3,20 @@
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
-from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
-from .. import statistics
-from ..base import files
-from ..statistics import format_signed
 from ..sweeps.search import SUITES
 from . import board_summary, paper_figures, published
-from .agreement import agreement_fields
-from .tables import Table, cell_has_gain
-from .templates import read_template, render_template
-
-_REGIMES = {'linear': 'a head on frozen features', 'finetune': 'the whole network'}
-_CHOSEN_ON = 'fully labelled validation images'
-
-_FROM_SCRATCH = (
-    'Run on Corel 5k, each photo with its theme as the one label: a network of 170,000 parameters '
-    "from random weights, 3 seeds, by the paper's recipe made small; its learning rate is that of "
-    'five with the best mAP on validation images, its epoch the last.'
+from .agreement import agreement_fields, describe_ranking
+from .tables import Table, cell_has_gain, describe_lacking
+from .templates import (
+    FROM_SCRATCH,
+    describe_protocol,
+    page_headline,
+    read_template,
+    render_template,
 )
-
-
-def describe_protocol(
-    suite: str,
-    data: Iterable[str] = (),
-    seeds: int | None = None,
-    backbones: Iterable[str] = (),
-) -> str:
-    """The conditions of runs in one line.
-
-    Args:
-        suite: A key of `search.SUITES`.
-        data: Names of their data sets.
-        seeds: Number of seeds, default: the suite's.
-        backbones: Default: the suite's.
-    """
-    data = list(data)
-    if data == ['corel5k_themes']:
-        return _FROM_SCRATCH
-    spec = SUITES[suite]
-    usual = spec['seeds']['linear'] if seeds is None else seeds
-    fewer = ', '.join(f'{head} head {n}' for head, n in spec['seeds'].items() if n < usual)
-    networks = ' and of '.join(backbones) or spec['config']['backbone']
-    conditions = [
-        f"{_REGIMES[spec['config']['regime']]} of {networks}",
-        f'chosen on {_CHOSEN_ON}',
-        f"search budget of every method: {spec['draws']} runs",
-        '1 seed' if usual == 1 else f'{usual} seeds',
-    ]
-    if data:
-        conditions.insert(0, f"data: {', '.join(data)}")
-    text = '; '.join(conditions)
-    if fewer:
-        text += f' ({fewer})'
-    return f'{text[0].upper()}{text[1:]}.'
-
-
-def page_headline(suite: str, data: Iterable[str]) -> str:
-    """The sentence at the top of a page: the data sets of its runs, and how these are made.
-
-    Args:
-        suite: A key of `search.SUITES`.
-        data: Names of the data sets.
-    """
-    data = list(data)
-    if data == ['corel5k_themes']:
-        return _FROM_SCRATCH
-    spec = SUITES[suite]
-    most = max(spec['seeds'].values())
-    fewer = ''.join(f', {n} on the {head} head' for head, n in spec['seeds'].items() if n < most)
-    return (
-        f"Run on {'; '.join(map(published.name_dataset, data))}: "
-        f"{_REGIMES[spec['config']['regime']]} of {spec['config']['backbone']}, {most} "
-        f"seeds{fewer}, after a search of {spec['draws']} "
-        f'runs for every method; settings and epoch are those with the best mAP on {_CHOSEN_ON}.'
-    )
-
-
-def comparable_cells(cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells of a table whose order is meaningful.
-
-    Left out are cells without runs or whose mechanism did not act, rows that learn from other
-    labels than most of their column, and, in each column, runs that a row above has too.
-
-    Args:
-        cells: Of a suite, as in `tables.Table.cells` or its CSV file.
-    """
-    cells = cells[~cells.state.isin(['none', 'not exercised'])]
-    usual = cells.groupby('column').labels.transform(lambda labels: labels.mode()[0])
-    cells = cells[cells.labels == usual]
-    # the CSV files of `outputs/` have no names of runs
-    runs = 'runs' if 'runs' in cells else 'seeds'
-    return cells[(cells[runs] == '{}') | ~cells.duplicated(['column', 'metric', runs])]
-
-
-def describe_ranking(cells: pd.DataFrame) -> str:
-    """The rank correlation of the paper's numbers and ours, pooled over the columns of a table.
-
-    Args:
-        cells: Of a suite, as in `tables.Table.cells`; only the `comparable_cells` count.
-
-    Returns:
-        A sentence, '' if no column has five methods with both numbers.
-    """
-    ranked = _methods_by_column(comparable_cells(cells)).pivot_table(
-        ['published', 'ours'], 'method', 'ranked_in', sort=False, dropna=False
-    )
-    if ranked.empty:
-        return ''
-    published, ours = ranked['published'], ranked['ours']
-    most = (published + ours).notna().sum().max()
-    if most < 5:
-        return ''
-    correlation = statistics.rank_correlation(
-        published.to_numpy(float), ours.to_numpy(float), repeats=300
-    )
-    if np.isnan(correlation[0]):
-        return ''
-    rho, low, high = (format_signed(value, '+.2f') for value in correlation)
-    interval = f'; {most} are too few for an interval'
-    if most > 7:
-        interval = f', 95 % interval {low} to {high}'
-    return f'Rank correlation of paper and ours, all columns together: {rho}{interval}.'
-
-
-def _methods_by_column(cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells with the columns `method` and `ranked_in`, the group that it is ranked in."""
-    if cells.groupby('column').metric.nunique().max() > 1:  # rows are measures, columns methods
-        return cells.assign(method=cells.column, ranked_in=cells.row)
-    if cells.groupby('column').dataset.nunique().max() > 1:  # rows are 'data set / method'
-        return cells.assign(
-            method=cells['row'].str.rpartition(' / ')[2],
-            ranked_in=cells.column + cells['row'].str.partition(' / ')[0],
-        )
-    return cells.assign(method=cells['row'], ranked_in=cells.column)
-
-
-def describe_lacking(cells: pd.DataFrame) -> str:
-    """What cells with the same `why` lack: runs, a number, or runs in which the method's mechanism
-    acted; the latter are listed.
-    """
-    states = set(cells.state)
-    if states == {'none'}:
-        return 'No run of ours'
-    if states == {'missing'}:
-        return 'Not measured'
-    if states <= {'missing', 'partly'}:
-        return 'Measured in part'
-    names = '; '.join(f'{cell.row} on {cell.column}' for cell in cells.itertuples())
-    return f"{'Not exercised' if 'not exercised' in states else 'Exercised in part'}, {names}"
-
-
-def write_changed(texts: dict[Path, str]) -> list[Path]:
-    """Write the files whose text changes.
-
-    Args:
-        texts: {file: text}.
-
-    Returns:
-        The files that changed.
-
-    Raises:
-        SpmlError: For a file that cannot be written.
-    """
-    changed = [
-        file
-        for file, text in texts.items()
-        if not file.is_file() or file.read_bytes() != text.encode()
-    ]
-    for file in changed:
-        files.write_atomically(file, texts[file])
-    return changed
-
 
 _SCALE = 6  # points of gain on either side of 0 that a mark can show
 _PIXELS = 4  # per point
@@ -297,7 +135,7 @@ MAIN_TABLES = (('hml', '2'), ('opml', 'II'), ('lac', '2'), ('two_way', '7'), ('e
 def _own_conditions(cells: pd.DataFrame) -> str:
     """How the runs of a table are made, '' if as the top of the page says."""
     text = describe_protocol(published.PHOTOS_SUITE, cells.stand_in.dropna().unique())
-    return text if text == _FROM_SCRATCH else ''
+    return text if text == FROM_SCRATCH else ''
 
 
 def _first_run(runs: str) -> str | None:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from ..base import files, settings
 from ..base.escaping import escape_for_markdown
+from ..base.files import write_changed
 from ..runs.config import Config, resolve
 from ..statistics import Verdict
 from ..sweeps.search import SUITES, Row, search_configs
@@ -26,7 +27,14 @@ from . import (
     published,
     without_clean,
 )
-from .agreement import agreement_fields, empty_agreement, gains_by_source, source_agreement
+from .agreement import (
+    agreement_fields,
+    comparable_cells,
+    describe_ranking,
+    empty_agreement,
+    gains_by_source,
+    source_agreement,
+)
 from .experiments import choice
 from .front_page_cells import front_gains
 from .leading_methods import Leaders, find_leaders, method_levels, method_micro_f1
@@ -36,11 +44,12 @@ from .tables import (
     cell_gain_text,
     cell_has_gain,
     cell_level_text,
+    describe_lacking,
     read_recorded_runs,
     table,
     table_command,
 )
-from .templates import render_template
+from .templates import describe_protocol, page_headline, render_template
 
 
 def _table_fields(table: Table) -> dict:
@@ -55,14 +64,14 @@ def _table_fields(table: Table) -> dict:
         else [],
         'levels': _grid_lines(table, cell_level_text),
         'datasets': list(datasets),
-        'protocol': index_page.describe_protocol(PHOTOS_SUITE, datasets),
-        'ranking': index_page.describe_ranking(cells),
+        'protocol': describe_protocol(PHOTOS_SUITE, datasets),
+        'ranking': describe_ranking(cells),
         'leaders': _leaders(cells),
         'unfinished': (cells.command != '').sum(),
         'fillable': table.progress(PHOTOS_SUITE)['total'],
         'command': table_command(table.paper, table.number, PHOTOS_SUITE),
         'lacking': [
-            (index_page.describe_lacking(of_reason), why)
+            (describe_lacking(of_reason), why)
             for why, of_reason in cells[cells.why != ''].groupby('why', sort=False)
         ],
         'statistic': published.STATISTIC,
@@ -89,7 +98,7 @@ def _leaders(cells: pd.DataFrame) -> list[dict]:
     """The best row of the paper and of ours in each column, among comparable cells; empty if a
     column mixes measures or data sets.
     """
-    compared = index_page.comparable_cells(cells).dropna(subset=['published', 'ours'])
+    compared = comparable_cells(cells).dropna(subset=['published', 'ours'])
     if compared.groupby('column')[['metric', 'dataset']].nunique().max().max() > 1:
         return []
     return [
@@ -191,7 +200,7 @@ def claim_section(paper: str, runs: pd.DataFrame) -> str:
     return render_template(
         'claims_section.md',
         claims=claim_table(paper, runs).to_dict('records'),
-        protocol=index_page.describe_protocol(PHOTOS_SUITE),
+        protocol=describe_protocol(PHOTOS_SUITE),
         uncounted=published.UNCOUNTED,
     )
 
@@ -211,7 +220,7 @@ def _format_claims_page(checked: pd.DataFrame) -> str:
         papers=papers,
         sizes=paper_verdicts.count_sizes(checked[checked.ours == Verdict.UNDECIDED]),
         suite=PHOTOS_SUITE,
-        protocol=index_page.describe_protocol(PHOTOS_SUITE),
+        protocol=describe_protocol(PHOTOS_SUITE),
         uncounted=published.UNCOUNTED,
     )
 
@@ -398,7 +407,7 @@ def write_pages(
     texts = {folder / name: text for name, text in _page_contents(results, folder).items()}
     for subfolder in sorted({file.parent for file in texts}):
         files.remove_leftovers(subfolder)
-    changed = index_page.write_changed(texts)
+    changed = write_changed(texts)
     tell(f'{len(texts)} files, {len(changed)} of them changed; open {folder / "index.html"}')
     return changed
 
@@ -470,7 +479,7 @@ def _readme(results: Results, boards: list[str], others: dict[str, str], has_pic
     ]
     return render_template(
         'outputs_readme.md',
-        headline=index_page.page_headline(PHOTOS_SUITE, SUITES[PHOTOS_SUITE]['datasets']),
+        headline=page_headline(PHOTOS_SUITE, SUITES[PHOTOS_SUITE]['datasets']),
         pages=others,
         boards=boards,
         **_board_fields(results.gains),

@@ -7,9 +7,8 @@ from ..sweeps.boards import suite_rows
 from ..sweeps.search import SUITES, Row, look_up_scores, search_configs
 from . import board_summary, published
 from . import gains as all_gains
-from .index_page import page_headline
 from .published import PHOTOS_SUITE
-from .templates import render_template
+from .templates import page_headline, render_template
 
 WHOLE_NETWORK_SUITE = 'photos_finetune'
 _KEYS = ['dataset', 'loss', 'head', 'labels']

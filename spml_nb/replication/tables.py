@@ -729,3 +729,18 @@ def sweep_tables(
         usable=lambda runs: drop_unmeasured(paper, number, suite, runs),
         **launch,
     )
+
+
+def describe_lacking(cells: pd.DataFrame) -> str:
+    """What cells with the same `why` lack: runs, a number, or runs in which the method's mechanism
+    acted; the latter are listed.
+    """
+    states = set(cells.state)
+    if states == {'none'}:
+        return 'No run of ours'
+    if states == {'missing'}:
+        return 'Not measured'
+    if states <= {'missing', 'partly'}:
+        return 'Measured in part'
+    names = '; '.join(f'{cell.row} on {cell.column}' for cell in cells.itertuples())
+    return f"{'Not exercised' if 'not exercised' in states else 'Exercised in part'}, {names}"

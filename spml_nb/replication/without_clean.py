@@ -47,7 +47,7 @@ def measure_gains(lines: pd.DataFrame) -> pd.DataFrame:
         over seeds and test images, those of micro-F1 over seeds alone.
     """
     scores = _score_choices(lines)
-    an = {s: scores[s._replace(loss='an')] for s in scores if s.loss != 'an'}
+    an = {s: s._replace(loss='an') for s in scores if s.loss != 'an'}
     measured = gains.gains_over_baselines(scores, {gains.PLAIN_HEAD: an})
     return measured[measured.loss != 'an'] if len(measured) else measured
 

@@ -4,12 +4,14 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 import pytest
 
 import spml_nb
 from spml_nb import statistics
 from spml_nb.replication import gains
+from spml_nb.runs.config import Config
 from spml_nb.statistics import Scores
 from spml_nb.sweeps import search
 from spml_nb.sweeps.queue import run_key
@@ -35,12 +37,41 @@ def test_runs_are_compared_in_one_place_alone():
 
 def test_a_frame_has_a_row_for_each_place_and_baseline():
     own = {Place('a'): scores([3, 4, 6]), Place('b'): scores([1, 2, 3])}
-    baselines = {'low': {place: scores([1, 1, 1]) for place in own}, 'none': {}}
+    own[Place('low')] = scores([1, 1, 1])
+    baselines = {'low': {Place('a'): Place('low'), Place('b'): Place('low')}, 'none': {}}
     found = gains.gains_over_baselines(own, baselines).set_index(['name', 'baseline'])
+    found = found.loc[['a', 'b']]
     assert found.gain['a', 'low'] == pytest.approx(10 / 3)
     assert found.gain_half['a', 'low'] == found.effect['a', 'low'].half_width > 0
     assert found.loc[['a', 'b'], 'gain'].xs('none', level='baseline').isna().all()
     assert found.n.tolist() == [3] * 4 and found.level['b', 'none'] == 2
+
+
+class OnSet(NamedTuple):
+    dataset: str
+    loss: str
+
+
+@pytest.fixture
+def scored():
+    "Three seeds of three methods on coco18, of which a run of HML is not done."
+    levels = {'an': [40, 41, 42], 'em': [42, 43, 44], 'hml': [50, 51, np.nan]}
+    rows = [
+        ('coco18', loss, seed, Config(loss=loss, dataset='coco18', seed=seed), level)
+        for loss, by_seed in levels.items()
+        for seed, level in enumerate(by_seed)
+    ]
+    return pd.DataFrame(rows, columns=[*OnSet._fields, 'seed', 'config', 'test_map'])
+
+
+def test_only_places_with_every_run_have_scores_and_only_compared_ones_a_gain(scored):
+    found = gains.collect_scores(scored, OnSet)
+    an, em, hml = (OnSet('coco18', loss) for loss in ('an', 'em', 'hml'))
+    assert set(found) == {an, em} and found[em].by_seed.tolist() == [42, 43, 44]
+    measured = gains.gains_over_baselines(found, {'AN': {em: an}, 'HML': {em: hml}})
+    gain = measured.set_index(['baseline', 'loss']).gain
+    assert gain['AN', 'em'] == 2
+    assert gain.drop(('AN', 'em')).isna().all()
 
 
 def test_test_images_count_where_the_scores_are_of_a_data_set():

@@ -17,6 +17,7 @@ from spml_nb import cli, runs, statistics, sweeps
 from spml_nb.base import files, settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.replication import (
+    agreement,
     claims,
     figure_drawing,
     front_page,
@@ -25,6 +26,7 @@ from spml_nb.replication import (
     paper_figures,
     published,
     tables,
+    templates,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -263,10 +265,10 @@ def test_the_conditions_stand_with_every_table_and_claim_and_on_top_of_a_page(sh
     for line in ('chosen on fully labelled validation images', 'search budget of every method'):
         assert line in text and line in claimed and line in page
     assert page.index(
-        index_page.page_headline('photos', ['coco18']).rpartition(':')[2]
+        templates.page_headline('photos', ['coco18']).rpartition(':')[2]
     ) < page.index('<main')
-    assert 'Data: ccp' in index_page.describe_protocol('photos', ['ccp'])
-    assert '1 seed' in index_page.describe_protocol('photos', (), 1)
+    assert 'Data: ccp' in templates.describe_protocol('photos', ['ccp'])
+    assert '1 seed' in templates.describe_protocol('photos', (), 1)
 
 
 def test_a_readme_and_a_page_stay_short():
@@ -488,10 +490,9 @@ def test_a_figure_counts_when_no_part_is_missing(outputs, monkeypatch):
 def test_cells_that_were_not_exercised_are_named_on_both_pages():
     idle = pd.DataFrame([{'row': 'EM+APL', 'column': 'VOC', 'state': 'not exercised'}])
     assert (
-        index_page.describe_lacking(idle) == 'Not exercised, EM+APL on VOC'
-        and index_page.describe_lacking(idle.assign(state='done'))
-        == 'Exercised in part, EM+APL on VOC'
-        and index_page.describe_lacking(idle.assign(state='none')) == 'No run of ours'
+        tables.describe_lacking(idle) == 'Not exercised, EM+APL on VOC'
+        and tables.describe_lacking(idle.assign(state='done')) == 'Exercised in part, EM+APL on VOC'
+        and tables.describe_lacking(idle.assign(state='none')) == 'No run of ours'
     )
     for page in ('em_apl/table1.md', 'index.html'):
         assert (
@@ -565,16 +566,16 @@ def test_what_was_not_exercised_or_is_shown_twice_has_no_rank():
     ]
     plain, both = pd.DataFrame(fair), pd.DataFrame(fair + more)
     assert (
-        index_page.comparable_cells(both).row.tolist() == plain.row.tolist()
-        and index_page.describe_ranking(both) == index_page.describe_ranking(plain)
-        and ': +1.00; 5 are too few for an interval.' in index_page.describe_ranking(both)
+        agreement.comparable_cells(both).row.tolist() == plain.row.tolist()
+        and agreement.describe_ranking(both) == agreement.describe_ranking(plain)
+        and ': +1.00; 5 are too few for an interval.' in agreement.describe_ranking(both)
     )
-    assert index_page.describe_ranking(
+    assert agreement.describe_ranking(
         both.rename(columns={'runs': 'seeds'})
-    ) == index_page.describe_ranking(plain)  # as in the csv file, which the tutorial reads
+    ) == agreement.describe_ranking(plain)  # as in the csv file, which the tutorial reads
     highest = [{'column': 'VOC', 'theirs': 'HML', 'ours': 'HML'}]
     assert pages._leaders(both) == pages._leaders(plain) == highest
-    assert ': +1.00, 95 % interval +1.00 to ' in index_page.describe_ranking(
+    assert ': +1.00, 95 % interval +1.00 to ' in agreement.describe_ranking(
         pd.DataFrame([line(f'loss {k}', 60.0 + k, 60.0 + k) for k in range(8)])
     )
 

@@ -14,7 +14,7 @@ import pytest
 from spml_nb import replication, sweeps
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods import core
-from spml_nb.replication import index_page, pages, paper_figures, published, tables
+from spml_nb.replication import pages, paper_figures, published, tables, templates
 from spml_nb.runs.config import Config, resolve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -487,9 +487,9 @@ def test_table_8_trains_from_scratch_by_the_papers_recipe_at_the_same_rates_for_
     )
     seeds = tables.plan_cell(cell('two_way', '8', 'Ours', 'ImageNet'), 'photos').seeds
     rates = [f'{c.lr:.4f}'.rstrip('0').rstrip('.') for c in rows['Ours']]
-    assert f'{len(seeds)} seeds' in index_page.page_headline(
+    assert f'{len(seeds)} seeds' in templates.page_headline(
         'photos', ['corel5k_themes']
-    ) and 'rate is that of five with' in index_page.page_headline('photos', ['corel5k_themes'])
+    ) and 'rate is that of five with' in templates.page_headline('photos', ['corel5k_themes'])
     notes = paper_figures.describe_figure('two_way', 'T8')['notes']
     assert (
         f"rate of {', '.join(rates[:-1])} and {rates[-1]} " in notes

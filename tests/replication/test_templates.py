@@ -6,9 +6,12 @@ from importlib.resources import files
 from pathlib import Path
 
 import jinja2
+import numpy as np
+import pandas as pd
 import pytest
 
 from spml_nb.replication import published, templates
+from spml_nb.statistics import estimate_effect
 
 TEMPLATES = files('spml_nb') / 'assets' / 'templates'
 NAMES = sorted(file.name for file in TEMPLATES.iterdir())
@@ -75,3 +78,16 @@ def test_a_table_has_as_many_lines_as_rows_and_a_rule(one):
     assert one('{{ rows | grid }}', rows=[['a', 'b'], [1, 2]]) == (
         '| a | b |\n| --- | --- |\n| 1 | 2 |'
     )
+
+
+def test_a_row_has_a_mean_where_every_set_has_an_effect():
+    effects = {'voc': estimate_effect(np.array([1.0, 3.0])), 'coco': estimate_effect([2.0, 4.0])}
+    first, second, mean = templates.format_effects(effects, ['voc', 'coco'])
+    assert first.startswith('+2.0 ±') and second.startswith('+3.0 ±')
+    assert mean.startswith('+2.5 ±')
+    assert templates.format_effects(effects, ['voc', 'ccp'])[1:] == ['–', '–']
+
+
+def test_cells_are_strings_below_the_columns():
+    table = pd.DataFrame({'a': [1.5], 'b': ['x']}, index=[10])
+    assert templates.list_cells(table, 'n') == [['n', 'a', 'b'], ['10', '1.5', 'x']]

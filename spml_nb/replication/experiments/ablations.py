@@ -9,7 +9,7 @@ import pandas as pd
 
 from ...runs.config import Config
 from ...statistics import format_number, format_signed, pool_effects
-from .. import published
+from .. import gains, published
 from ..ablation_arms import (
     Ablation,
     Arm,
@@ -22,8 +22,7 @@ from ..ablation_arms import (
     read_ablations,
 )
 from ..templates import render_template
-from .core import Experiment, choose_sets, format_csv, make_staged_sweep
-from .scores import measure_gains_over, write_outputs
+from .core import Experiment, choose_sets, format_csv, make_staged_sweep, write_outputs
 
 MEAN = 'mean'  # the column of means over the others
 
@@ -121,7 +120,7 @@ def tabulate_arms(runs: pd.DataFrame) -> pd.DataFrame:
     if not scores:
         return pd.DataFrame(columns=COLUMNS)
     bases = {place: place._replace(arm=facts[place]['over']) for place in scores}
-    rows = measure_gains_over(scores, {'over': bases})
+    rows = gains.gains_over_baselines(scores, {'over': bases})
     rows = rows.join(pd.DataFrame([facts[place] for place in scores]))
     return pd.concat([rows, _average_gains(rows)], ignore_index=True)[COLUMNS]
 

@@ -15,15 +15,15 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from .. import index_page
+from .. import gains
 from spml_nb.replication.experiments.core import (
     Experiment,
     format_csv,
     make_staged_sweep,
     tabulate_runs,
+    write_outputs,
 )
-from .scores import collect_scores, measure_gains_over, write_outputs
-from ..templates import render_template
+from ..templates import describe_protocol, render_template
 from ...runs.config import Config
 from ...statistics import seed_draws, seed_interval
 from ...sweeps.search import Row, final_configs, search_configs
@@ -95,9 +95,9 @@ def average_by_setting(scored: pd.DataFrame) -> pd.DataFrame:
         images; the error due to test images is measured for labels drawn evenly, and the usual one
         of the data set for the others), rank (1 is best, within data set and setting).
     """
-    scores = collect_scores(scored.dropna(subset='test_map'), _Place)
+    scores = gains.collect_scores(scored.dropna(subset='test_map'), _Place)
     an = {place: place._replace(loss='an') for place in scores if place.loss != 'an'}
-    measured = measure_gains_over(scores, {'AN with the same labels': an})
+    measured = gains.gains_over_baselines(scores, {'AN with the same labels': an})
     names = {'level': 'test_map', 'level_half': 'half', 'gain': 'over_an', 'gain_half': 'over_half'}
     table = measured.rename(columns=names).reindex(
         columns=['dataset', 'labels', 'loss', 'n', 'test_map', 'half', 'over_an', 'over_half']
@@ -169,7 +169,7 @@ def format_biased(scored: pd.DataFrame) -> str:
     }
     return render_template(
         'biased.md',
-        protocol=index_page.describe_protocol(SUITE, DATASETS, len(SEEDS)),
+        protocol=describe_protocol(SUITE, DATASETS, len(SEEDS)),
         even=LABELS[0],
         orders=orders,
         summaries=dict(list(orders.groupby('labels', sort=False))),

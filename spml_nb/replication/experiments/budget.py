@@ -17,10 +17,9 @@ from ... import drawing
 from ...statistics import EQUIVALENCE_MARGIN, Effect, Scores, pool_effects
 from ...sweeps import search
 from ...sweeps.search import SEARCH_SEED, SUITES, Row
-from .. import gains, index_page
-from ..templates import render_template
-from .core import Experiment, format_csv, make_staged_sweep
-from .scores import measure_gains_over, write_outputs
+from .. import gains
+from ..templates import describe_protocol, render_template
+from .core import Experiment, format_csv, make_staged_sweep, write_outputs
 
 SUITE = 'photos'
 SEEDS = (SEARCH_SEED, SEARCH_SEED + 1, SEARCH_SEED + 2)  # of searches, never of a final run
@@ -133,7 +132,7 @@ def gains_by_budget(record: pd.DataFrame) -> pd.DataFrame:
         place: Scores(pd.Series(values), dataset=place.dataset) for place, values in by_seed.items()
     }
     bases = {place: place._replace(loss=AN[0], head=AN[1]) for place in scores}
-    return measure_gains_over(scores, {gains.PLAIN_HEAD: bases})
+    return gains.gains_over_baselines(scores, {gains.PLAIN_HEAD: bases})
 
 
 def average_by_budget(measured: pd.DataFrame) -> pd.DataFrame:
@@ -229,7 +228,7 @@ def write_budgets(record: pd.DataFrame) -> list[Path]:
     columns = [*Place._fields, 'level', 'n', 'gain', 'gain_half']
     page = render_template(
         'budget.md',
-        protocol=index_page.describe_protocol(SUITE, seeds=int(averaged.seeds.min())),
+        protocol=describe_protocol(SUITE, seeds=int(averaged.seeds.min())),
         rows=shown.to_dict('records'),
         sets=int(averaged.sets.max()),
         seeds=int(averaged.seeds.min()),

@@ -8,9 +8,9 @@ import pandas as pd
 from ...runs.config import Config
 from ...statistics import Scores, format_signed, pool_effects
 from ...sweeps.search import Row, final_seeds, look_up_scores, rank_configs, search_configs
+from .. import gains
 from ..templates import render_template
 from .core import Experiment, choose_sets, make_staged_sweep
-from .scores import measure_gains_over
 
 RATES_TRIED = 3
 SEARCHES = [  # (suite, row, sets of photos)
@@ -111,7 +111,7 @@ def average_by_rate(scored: pd.DataFrame) -> pd.DataFrame:
     chosen = {(rate.what, rate.dataset): rate for rate in levels if rate.place == 1}
     bases = {rate: chosen.get((rate.what, rate.dataset)) for rate in levels}
     levels = {rate: scores for rate, scores in levels.items() if bases[rate]}
-    changes = measure_gains_over(levels, {'chosen rate': bases})
+    changes = gains.gains_over_baselines(levels, {'chosen rate': bases})
     return changes.rename(columns={'effect': 'change'}).reindex(
         columns=['what', 'dataset', 'place', 'lr', 'level', 'change']
     )

@@ -19,11 +19,9 @@ from ...runs.config import Config
 from ...statistics import Effect, Scores, pool_effects
 from ...sweeps.boards import board_rows
 from ...sweeps.search import SUITES, Row, choose_config, final_configs, search_configs
-from .. import gains, index_page
-from ..templates import render_template
-from . import scores
-from .core import Experiment, format_csv, make_staged_sweep, tabulate_runs
-from .scores import format_effects, measure_gains_over, write_outputs
+from .. import gains
+from ..templates import describe_protocol, format_effects, render_template
+from .core import Experiment, format_csv, make_staged_sweep, tabulate_runs, write_outputs
 
 SUITE = 'photos'
 DATASETS = tuple(SUITES[SUITE]['datasets'])
@@ -120,7 +118,7 @@ def _plan_searches(datasets: Iterable[str]) -> list[Config]:
 
 def collect_scores(runs: pd.DataFrame) -> dict[Place, Scores]:
     """The scores of each place with a run of every seed. runs: as from `plan_runs`."""
-    return scores.collect_scores(runs, Place)
+    return gains.collect_scores(runs, Place)
 
 
 OVER_CHOICE = 'only choosing'  # what training on half of them adds to the same method
@@ -146,7 +144,7 @@ def measure_gains(runs: pd.DataFrame) -> pd.DataFrame:
         OVER_CHOICE: {place: place._replace(use=Use.CHOOSE) for place in beside},
         OVER_ALONE: {place: place._replace(use=Use.ALONE, loss='bce') for place in beside},
     }
-    return measure_gains_over(reached, bases)
+    return gains.gains_over_baselines(reached, bases)
 
 
 def _tabulate_gains(measured: pd.DataFrame, baseline: str) -> list[list[str]]:
@@ -232,9 +230,7 @@ def write_clean_photos(record: pd.DataFrame) -> list[Path]:
     columns = [*Place._fields, 'baseline', 'level', 'level_half', 'n', 'gain', 'gain_half']
     page = render_template(
         'clean_photos.md',
-        protocol=index_page.describe_protocol(
-            SUITE, [name for name in DATASETS if name in done], len(SEEDS)
-        ),
+        protocol=describe_protocol(SUITE, [name for name in DATASETS if name in done], len(SEEDS)),
         tables={
             name: _tabulate_gains(measured, name)
             for name in (gains.PLAIN_HEAD, OVER_CHOICE, OVER_ALONE)

@@ -1,9 +1,8 @@
 """An experiment of the study: what `spml sweep NAME` trains, and the pages written of it."""
 
-# Imports neither scipy nor matplotlib: a packed sweep plans without them. What pages need is in
-# `scores`.
+# Imports neither scipy nor matplotlib: a packed sweep plans without them.
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -15,7 +14,7 @@ import pandas as pd
 
 from ...base import settings
 from ...base.errors import require_one_of
-from ...base.files import write_arrays, write_atomically
+from ...base.files import write_arrays, write_atomically, write_changed
 from ...runs.config import Config
 from ...sweeps import queue
 from ...sweeps.search import choose_config, look_up_scores
@@ -234,3 +233,19 @@ def make_measuring_sweep(
         return table.assign(state='done')
 
     return sweep
+
+
+def write_outputs(texts: Mapping[str, str]) -> list[Path]:
+    """Write files in the setting `outputs`.
+
+    Args:
+        texts: {name of the file: its text}.
+
+    Returns:
+        The files that changed.
+
+    Raises:
+        SpmlError: if a file cannot be written.
+    """
+    folder = settings.get_folder('outputs')
+    return write_changed({folder / name: text for name, text in texts.items()})

@@ -17,12 +17,10 @@ from scipy.special import expit
 from ...runs.config import Config
 from ...statistics import Effect, estimate_effect, image_draws, pool_effects, resampled_map
 from ...training.task import make_task
-from .. import index_page
 from ..board_summary import describe_method
-from ..templates import render_template
+from ..templates import describe_protocol, list_cells, render_template
 from .clean_photos import METHODS
-from .core import Experiment, Measurements, make_measuring_sweep
-from .scores import list_cells, write_outputs
+from .core import Experiment, Measurements, make_measuring_sweep, write_outputs
 from .thresholds import DATASETS, SUITE, plan_final_runs, train_silently
 
 DRAWS = range(5)  # of the labels; the same seeds as the boards' final runs
@@ -189,7 +187,7 @@ def write_ensembles() -> list[Path]:
     done = [name for name in DATASETS if name in images]
     page = render_template(
         'ensembles.md',
-        protocol=index_page.describe_protocol(SUITE, done, len(DRAWS)),
+        protocol=describe_protocol(SUITE, done, len(DRAWS)),
         further=FURTHER,
         copies=COPIES,
         sets=len(done),

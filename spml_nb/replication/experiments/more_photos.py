@@ -25,10 +25,16 @@ from ...statistics import (
     pool_effects,
 )
 from ...sweeps.search import Row, search_configs
-from .. import board_summary, gains, index_page
-from ..templates import render_template
-from .core import Experiment, format_csv, make_chosen_sweep, plan_chosen_runs, tabulate_runs
-from .scores import collect_scores, format_effects, measure_gains_over, write_outputs
+from .. import board_summary, gains
+from ..templates import describe_protocol, format_effects, render_template
+from .core import (
+    Experiment,
+    format_csv,
+    make_chosen_sweep,
+    plan_chosen_runs,
+    tabulate_runs,
+    write_outputs,
+)
 
 SUITE = 'photos'
 # {set of photos: the set of the suite whose search it has}
@@ -102,14 +108,14 @@ def measure_gains(record: pd.DataFrame) -> pd.DataFrame:
         runs whose best epoch is one of the last two).
     """
     runs = tabulate_runs(plan_finals(record), Place._fields, record)
-    scores = collect_scores(runs, Place)
+    scores = gains.collect_scores(runs, Place)
     same_head = {place: place._replace(loss='an', labels='single') for place in scores}
     plain = {place: base._replace(head='linear') for place, base in same_head.items()}
     bases = {
         name: {place: base for place, base in pairs.items() if place != base}
         for name, pairs in {gains.SAME_HEAD: same_head, gains.PLAIN_HEAD: plain}.items()
     }
-    measured = measure_gains_over(scores, bases)
+    measured = gains.gains_over_baselines(scores, bases)
     late = runs.groupby([*Place._fields]).late.mean()
     return measured.join(late, on=[*Place._fields]) if len(measured) else measured
 
@@ -268,7 +274,7 @@ def write_more_photos(record: pd.DataFrame) -> list[Path]:
     same_head = change_per_doubling(measured, gains.SAME_HEAD)
     page = render_template(
         'more_photos.md',
-        protocol=index_page.describe_protocol(SUITE, sets, len(SEEDS)),
+        protocol=describe_protocol(SUITE, sets, len(SEEDS)),
         tables={name: _tabulate_gains(measured, name) for name in sets},
         slope_sets=list(dict.fromkeys(slopes.dataset)),
         slopes=_tabulate_slopes(slopes, sets),

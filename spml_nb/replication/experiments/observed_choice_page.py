@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from ...base import settings
+from ...base.files import write_changed
 from ...methods.core import find
 from ...statistics import EQUIVALENCE_MARGIN, Effect, format_signed
-from .. import board_summary, gains, index_page
-from ..templates import render_template
+from .. import board_summary, gains
+from ..templates import list_cells, render_template
 from .core import Experiment
 from .observed_choice import (
     CHOSEN_RULE,
@@ -45,7 +46,6 @@ from .observed_choice import (
     read_trials,
 )
 from .observed_choice_trials import sweep_observed_choice
-from .scores import list_cells
 
 MISSING = '–'
 RULE_NAMES = RULES | NEGATIVE_RULES
@@ -269,7 +269,7 @@ def write_observed_choice(measured: pd.DataFrame) -> list[Path]:
     page = format_observed_choice(trials, photos, read_trials(FILE_LABELS))
     experience = json.dumps(_measure_experience(measured, trials, photos), indent=1) + '\n'
     package = Path(str(resources.files('spml_nb')))
-    return index_page.write_changed(
+    return write_changed(
         {
             settings.get_folder('outputs') / 'observed_choice.md': page,
             package / 'assets' / 'experience.json': experience,

@@ -29,8 +29,8 @@ from ...statistics import (
     seed_interval,
 )
 from ...sweeps.search import Row, search_configs
-from .. import gains, index_page
-from ..templates import render_template
+from .. import gains
+from ..templates import describe_protocol, render_template
 from .core import (
     Experiment,
     choose_sets,
@@ -38,9 +38,9 @@ from .core import (
     make_chosen_sweep,
     plan_chosen_runs,
     tabulate_runs,
+    write_outputs,
 )
 from .more_photos import name_method
-from .scores import collect_scores, measure_gains_over, write_outputs
 
 SUITE = 'photos'
 DATASETS = ('voc12_animals', 'coco18', 'cub_crops')
@@ -107,10 +107,10 @@ def measure_gains(record: pd.DataFrame, seeds: Iterable[int] = SEEDS) -> pd.Data
     """
     finals = plan_finals(record, seeds=seeds)
     runs = tabulate_runs(finals, Place._fields, record)
-    scores = collect_scores(runs, Place)
+    scores = gains.collect_scores(runs, Place)
     plain = {place: place._replace(loss='an', head='linear') for place in scores}
     bases = {place: base for place, base in plain.items() if place != base}
-    measured = measure_gains_over(scores, {gains.PLAIN_HEAD: bases})
+    measured = gains.gains_over_baselines(scores, {gains.PLAIN_HEAD: bases})
     acted = [gains.mechanism_acted_in(finals[place], record) for place in scores]
     late = runs.groupby([*Place._fields]).late.mean()
     return measured.assign(acted=acted, late=[late[place] for place in scores])
@@ -421,7 +421,7 @@ def write_second_backbone(record: pd.DataFrame) -> list[Path]:
     first, second = map(_short_name, BACKBONES)
     page = render_template(
         'second_backbone.md',
-        protocol=index_page.describe_protocol(SUITE, sets, len(SEEDS), BACKBONES),
+        protocol=describe_protocol(SUITE, sets, len(SEEDS), BACKBONES),
         first=first,
         second=second,
         correlations=_tabulate_correlations(orders, pairs),

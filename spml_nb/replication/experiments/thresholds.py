@@ -27,12 +27,10 @@ from ...training.selection import threshold_basis
 from ...training.task import Task, make_task
 from ...training.thresholds import class_thresholds, thresholds_on_validation
 from ...training.trainer import train
-from .. import index_page
 from ..image_error import score_samples
-from ..templates import render_template
+from ..templates import describe_protocol, list_cells, render_template
 from .clean_photos import METHODS
-from .core import Experiment, Measurements, make_measuring_sweep
-from .scores import list_cells, write_outputs
+from .core import Experiment, Measurements, make_measuring_sweep, write_outputs
 
 SUITE = 'photos'
 DATASETS = tuple(SUITES[SUITE]['datasets'])
@@ -334,7 +332,7 @@ def write_thresholds() -> list[Path]:
     done = list(lines.dataset.unique())
     page = render_template(
         'thresholds.md',
-        protocol=index_page.describe_protocol(SUITE, done, len(SEEDS)),
+        protocol=describe_protocol(SUITE, done, len(SEEDS)),
         losses=LOSSES,
         samples=SAMPLES,
         photos=PHOTOS,

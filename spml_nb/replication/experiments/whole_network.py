@@ -24,9 +24,9 @@ from ...sweeps.search import (
     look_up_scores,
     search_configs,
 )
-from .core import Experiment, choose_sets, format_csv, tabulate_runs
+from .core import Experiment, choose_sets, format_csv, tabulate_runs, write_outputs
 
-# `gains` and `scores` are imported where they are used: a packed sweep plans without scipy
+# `gains` and `templates` are imported where they are used: a packed sweep plans without scipy
 
 SUITE = 'photos_finetune'  # whose methods, heads and settings are taken
 DATASETS = ('voc12_animals', 'coco18', 'cub_crops')
@@ -163,16 +163,15 @@ def measure_gains(runs: pd.DataFrame) -> pd.DataFrame:
         `OVER_ADAM` for what is trained with SGD.
     """
     from .. import gains
-    from .scores import collect_scores, measure_gains_over
 
-    scores = collect_scores(runs, Place)
+    scores = gains.collect_scores(runs, Place)
     methods = [place for place in scores if place.loss != 'an']
     with_sgd = [place for place in scores if place.optimizer == 'sgd']
     bases = {
         gains.SAME_HEAD: {place: place._replace(loss='an', labels='single') for place in methods},
         OVER_ADAM: {place: place._replace(optimizer='adam') for place in with_sgd},
     }
-    return measure_gains_over(scores, bases)
+    return gains.gains_over_baselines(scores, bases)
 
 
 def write_whole_network(record: pd.DataFrame) -> list[Path]:
@@ -187,7 +186,6 @@ def write_whole_network(record: pd.DataFrame) -> list[Path]:
     """
     from .. import gains
     from ..templates import render_template
-    from .scores import write_outputs
 
     measured = measure_gains(plan_finals(record))
     if not len(measured):

@@ -25,9 +25,9 @@ from ...base.errors import SpmlError
 from ...data import loading
 from ...data.folder import find_folder
 from ...methods.core import find
-from .. import front_page, index_page, published
+from .. import front_page, published
 from .core import Experiment, format_csv
-from ..templates import render_template
+from ..templates import describe_protocol, render_template
 from ...sweeps import queue
 from ...sweeps.boards import baseline_head
 from ...sweeps.search import Row, final_configs, look_up_scores, search_configs
@@ -444,7 +444,7 @@ def format_worth(rates: pd.DataFrame) -> str:
         }
     return render_template(
         'worth.md',
-        protocol=index_page.describe_protocol(SUITE, rates.dataset.unique(), len(SEEDS)),
+        protocol=describe_protocol(SUITE, rates.dataset.unique(), len(SEEDS)),
         summary=summarize_worth(rates).rstrip(),
         sets=sets,
     )
@@ -499,7 +499,7 @@ def write_worth(record: pd.DataFrame) -> list[Path]:
     enclosing = front_page.split_at_marks(readme, BEGIN, END)
     if enclosing:
         texts[readme] = _format_readme_item(rates).join(enclosing)
-    return index_page.write_changed(texts)
+    return files.write_changed(texts)
 
 
 EXPERIMENT = Experiment(sweep_worth, lambda record, measured: write_worth(record))
