@@ -85,7 +85,7 @@ def measured(rows):
 
 
 def levels(sets=('coco18', 'ccp'), **means):
-    "As from `leading_methods.method_levels`: {method_head: mean}, seeds apart by 0.1."
+    "As from `board.method_levels`: {method_head: mean}, seeds apart by 0.1."
     return {
         tuple(name.rsplit('_', 1)): {
             each: statistics.Scores(pd.Series([mean, mean + 0.1, mean - 0.1]), '') for each in sets

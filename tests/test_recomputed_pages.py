@@ -14,7 +14,7 @@ import yaml
 from recorded import BACKBONE, of_a_suite
 from scipy import stats
 
-from spml_nb.replication import agreement, board_summary, front_page_cells, gains, tables
+from spml_nb.replication import agreement, board, front_page_cells, gains, tables
 from spml_nb.replication.experiments import budget
 from spml_nb.runs.record import read_record
 
@@ -103,7 +103,7 @@ def boards():
 
 def test_the_first_column_of_the_board(boards):
     compared = 0
-    for row in board_summary.list_board_rows(boards, {}):
+    for row in board.list_board_rows(boards, {}):
         place = row['loss'], row['head'], row['labels']
         by_set = {
             dataset: gain(dataset, place, ('an',))

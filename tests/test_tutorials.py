@@ -23,7 +23,7 @@ from spml_nb import methods, runs, sweeps
 from spml_nb.base.errors import SpmlError
 from spml_nb.methods import core
 from spml_nb.models.backbones import EFFICIENTNET_LITE
-from spml_nb.replication.gain_sentences import read_boards
+from spml_nb.replication.board import read_boards
 from spml_nb.use import annotate
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -15,12 +15,12 @@ from ..data.labels import FULL_PHOTOS
 from ..methods.core import find
 from ..statistics import Effect
 from ..sweeps.search import Row
-from . import board_summary, published, without_clean
+from . import board, published, without_clean
 from . import gains as all_gains
 from .agreement import agreement_fields, gains_by_source, source_agreement
+from .board import Leaders, find_leaders, method_levels, method_micro_f1
 from .experiments import clean_photos, more_photos, thresholds
 from .front_page_cells import METHODS, PANELS, FrontMethod, front_gains
-from .leading_methods import Leaders, find_leaders, method_levels, method_micro_f1
 from .published import PHOTOS_SUITE
 from .tables import read_recorded_runs
 from .templates import describe_protocol, render_template
@@ -148,12 +148,9 @@ def front_findings(
         'findings.md',
         leading=leading,
         observed=[
-            (board_summary.describe_method(row['loss'])['name'], *row['effects'][:2])
-            for row in rows
+            (board.describe_method(row['loss'])['name'], *row['effects'][:2]) for row in rows
         ],
-        uses=[
-            (board_summary.describe_method(loss)['name'], use) for loss, use in (uses or {}).items()
-        ],
+        uses=[(board.describe_method(loss)['name'], use) for loss, use in (uses or {}).items()],
         seeds_observed=observed['seeds'] if rows else 0,
         by_size=by_size or {},
         by_photos=by_photos,

@@ -32,7 +32,7 @@ from ..statistics import (
     image_error,
     pool_effects,
 )
-from . import board_summary, gains, published
+from . import board, gains, published
 from .experiments import clean_photos
 from .experiments.clean_photos import DATASETS, SUITE, Use
 from .templates import describe_protocol, render_template
@@ -65,7 +65,7 @@ def list_candidates(measured: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """
     single = _board_rows(measured, 'single')
     single = single[single.acted.eq(True)]
-    needs_more = single.loss.map(lambda loss: bool(board_summary.describe_method(loss)['needs']))
+    needs_more = single.loss.map(lambda loss: bool(board.describe_method(loss)['needs']))
     single = single[~needs_more.astype(bool)]
     linear = single['head'] == 'linear'
     of_steps = {
@@ -322,7 +322,7 @@ def _summarize_by_labels(shares: pd.DataFrame) -> list[dict]:
     of_sets = shares[shares.dataset != MEAN]
     labels = of_sets.dataset.map(_count_positives())
     table = of_sets.assign(labels=labels, closed=[share.closed for share in of_sets.share])
-    few, many = table[labels < board_summary.FEW_LABELS], table[labels >= board_summary.FEW_LABELS]
+    few, many = table[labels < board.FEW_LABELS], table[labels >= board.FEW_LABELS]
     return [
         {'labels': (rows.labels.min(), rows.labels.max())}
         | rows.groupby('step').closed.agg(['min', 'max']).T.to_dict('list')
@@ -340,7 +340,7 @@ def _head_with_all_labels(measured: pd.DataFrame) -> list[Effect]:
 
 
 def _name_method(row) -> str:
-    name = board_summary.describe_method(row.loss)['name']
+    name = board.describe_method(row.loss)['name']
     return name if row['head'] == 'linear' else f'{name}, {row["head"]}'
 
 

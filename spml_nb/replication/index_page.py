@@ -1,13 +1,18 @@
 """`outputs/index.html`: the board, every table, figure and claim on one page that works offline."""
 
 import base64
+import dataclasses
 import hashlib
 import json
+import math
+from functools import lru_cache
 
 import pandas as pd
 
+from ..runs.config import Config
+from ..sweeps import boards, search
 from ..sweeps.search import SUITES
-from . import board_summary, paper_figures, published
+from . import board, claims, gains, paper_figures, published
 from .agreement import agreement_fields, describe_ranking
 from .tables import Table, cell_has_gain, describe_lacking
 from .templates import (
@@ -67,13 +72,13 @@ def index_page(
 
     Args:
         results: As from `pages.Results`.
-        printed: As from `board_summary.list_printed_rows`.
+        printed: As from `board.list_printed_rows`.
         boards: Names of the boards in `outputs/methods`.
         picture: Whether there is a `front.svg`.
         without_clean: As from `without_clean.read_without_clean`.
     """
-    groups, group_of_run = board_summary.group_final_runs(results.runs, _runs_shown(results))
-    rows = board_summary.list_board_rows(results.gains, group_of_run)
+    groups, group_of_run = _group_final_runs(results.runs, _runs_shown(results))
+    rows = board.list_board_rows(results.gains, group_of_run)
     photos = list(SUITES['photos']['datasets'])
     with_runs = [
         name for name in photos if any(name in row['cells'].get('photos', {}) for row in rows)
@@ -88,11 +93,11 @@ def index_page(
         'index.html',
         results=results,
         papers={paper: published.read_paper(paper) for paper in published.list_papers()},
-        board_groups=board_summary.group_by_sets(rows),
-        summary=board_summary.summarize_board(results.gains),
+        board_groups=board.group_by_sets(rows),
+        summary=board.summarize_board(results.gains),
         leading=results.leading,
         without_clean=without_clean,
-        cards=board_summary.method_cards(rows, results.runs, results.claims, printed),
+        cards=_method_cards(rows, results.runs, results.claims, printed),
         printed=printed,
         boards=boards,
         data=_script_json({'groups': groups, 'rows': {row['id']: row for row in rows}}),
@@ -100,7 +105,7 @@ def index_page(
         not_run=[name for name in photos if with_runs and name not in with_runs],
         group_of=group_of,
         suite=published.PHOTOS_SUITE,
-        places=board_summary.ORIGINAL_SETS,
+        places=board.ORIGINAL_SETS,
         photos=published.describe_photo_sets().reset_index().to_dict('records'),
         protocol=describe_protocol,
         conditions=_own_conditions,
@@ -168,3 +173,142 @@ def _script_json(value) -> str:
 
 def _digest(text: str) -> str:
     return 'sha256-' + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+_NOT_SETTINGS = ('seed', 'label_seed', 'root', 'device')
+
+
+def _group_final_runs(
+    runs: pd.DataFrame, shown: set[str] | None = None
+) -> tuple[dict, dict[str, int]]:
+    """The final runs in groups that differ in the seed alone.
+
+    Args:
+        runs: The table of record.
+        shown: Names of runs; groups without any of them are left out. Default: none is.
+
+    Returns:
+        ({'usual': {field: its most frequent value}, 'each': a list of groups {'s': {field: value}
+        where it is not the usual one, 'run': name of the first run, 'r': {seed: test mAP}}}, {run
+        name: index of its group}).
+    """
+    if not len(runs):
+        return {'usual': {}, 'each': []}, {}
+    final = runs[(runs.seed != search.SEARCH_SEED) & runs.test_map.notna()]
+    fields = [
+        field.name
+        for field in dataclasses.fields(Config)
+        if field.name not in _NOT_SETTINGS and field.name in final
+    ]
+    usual = {
+        name: final[name].mode().iloc[0]
+        for name in fields
+        if name not in ('loss', 'dataset', 'hparams') and final[name].notna().all()
+    }
+    varying = [name for name in fields if name not in usual or final[name].nunique() > 1]
+    groups, group_of_run = [], {}
+    for values, group in final.groupby(varying, sort=False, dropna=False):
+        if shown is not None and shown.isdisjoint(group.run):
+            continue
+        group = group.sort_values('seed')
+        group_of_run |= dict.fromkeys(group.run, len(groups))
+        unusual = {
+            name: value
+            for name, value in zip(varying, values, strict=True)
+            if not pd.isna(value) and value != usual.get(name)
+        }
+        groups.append(
+            {
+                's': unusual,
+                'run': group.run.iloc[0],
+                'r': dict(zip(group.seed.astype(int), group.test_map.round(2), strict=True)),
+            }
+        )
+    return {'usual': usual, 'each': groups}, group_of_run
+
+
+def _method_cards(
+    rows: list[dict], runs: pd.DataFrame, checked: pd.DataFrame, printed: list[dict]
+) -> dict[str, dict]:
+    """The card of each method on the page.
+
+    Args:
+        rows: As from `list_board_rows`.
+        runs: The table of record.
+        checked: The claims, as in `pages.Results`.
+        printed: As from `list_printed_rows`.
+
+    Returns:
+        {loss: `board.describe_method`, and runs (dicts with suite, head, labels, dataset, cell, lr,
+        hparams, best), printed (the rows of the method), claims (those of its paper that compare
+        it)}.
+    """
+    by_id = {claim['id']: claim for claim in checked.to_dict('records')}
+    cards = {}
+    for row in rows:
+        card = cards.setdefault(row['loss'], board.describe_method(row['loss']) | {'runs': []})
+        if row['labels'] != gains.AS_MANY:  # which has no search of its own
+            card['runs'] += _list_searches(row, runs)
+    for loss, card in cards.items():
+        in_claims = {}
+        if card['paper'] in published.list_papers():
+            in_claims = _methods_in_claims(card['paper'])
+        card['claims'] = [
+            by_id[name] for name, losses in in_claims.items() if loss in losses and name in by_id
+        ]
+        card['printed'] = [line for line in printed if line['loss'] == loss]
+    return cards
+
+
+@lru_cache
+def _methods_in_claims(paper: str) -> dict[str, set[str]]:
+    "{claim id: losses that the claim compares}, without claims about a figure."
+    return {
+        claim.id: {_loss_of_operand(operand) for operand in claims.claim_operands(claim)}
+        for claim in claims.read_claims(paper)
+        if not claim.figure
+    }
+
+
+def _loss_of_operand(operand: claims.Operand) -> str | None:
+    config = operand.config
+    if not config:
+        table, *row_and_column = operand.cell
+        config = published.index_cells(operand.paper, table)[tuple(row_and_column)]['config'] or {}
+    return config.get('loss')
+
+
+def _list_searches(row: dict, runs: pd.DataFrame) -> list[dict]:
+    "The settings that the search chose on each photo set."
+    searched = search.Row(row['loss'], row['head'], row['labels'])
+    return [
+        {
+            'head': row['head'],
+            'labels': row['labels'],
+            'suite': suite,
+            'cell': cell,
+            'dataset': dataset,
+            **_describe_search(searched, suite, dataset, runs),
+        }
+        for suite, by_set in row['cells'].items()
+        for dataset, cell in by_set.items()
+    ]
+
+
+def _describe_search(row: search.Row, suite: str, dataset: str, runs: pd.DataFrame) -> dict:
+    """The settings that a search chose.
+
+    Returns:
+        {'lr', 'hparams' (text), 'best' (expected best validation mAP of 1, 2, … draws)}; NaN, ''
+        and [] while the search is not finished.
+    """
+    tried = boards.tabulate_search(row, suite, dataset, runs)
+    if not tried.chosen.any():
+        return {'lr': math.nan, 'hparams': '', 'best': []}
+    chosen = tried[tried.chosen].iloc[0]
+    hparams = ', '.join(f'{name} {value}' for name, value in json.loads(chosen.hparams).items())
+    return {
+        'lr': chosen.lr,
+        'hparams': hparams or 'the paper’s',
+        'best': search.best_of_k(tried.val_map),
+    }

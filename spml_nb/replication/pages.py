@@ -15,7 +15,7 @@ from ..runs.config import Config, resolve
 from ..statistics import Verdict
 from ..sweeps.search import SUITES, Row, search_configs
 from . import (
-    board_summary,
+    board,
     claims,
     figure_drawing,
     forest_plot,
@@ -35,9 +35,9 @@ from .agreement import (
     gains_by_source,
     source_agreement,
 )
+from .board import Leaders, find_leaders, method_levels, method_micro_f1
 from .experiments import choice
 from .front_page_cells import front_gains
-from .leading_methods import Leaders, find_leaders, method_levels, method_micro_f1
 from .published import PHOTOS_SUITE
 from .tables import (
     Table,
@@ -419,7 +419,7 @@ def _page_contents(results: Results, folder: Path) -> dict[str, str]:
         folder: Where the files will be; pages link those that other commands wrote into it.
     """
     boards = [file.stem for file in sorted((folder / 'methods').glob('*.md'))]
-    printed = board_summary.list_printed_rows(results.tables)
+    printed = board.list_printed_rows(results.tables)
     texts = {}
     for each in results.tables:
         cells = each.cells.drop(columns=['interval', 'runs', 'first_key', 'added'])
@@ -494,8 +494,8 @@ def _readme(results: Results, boards: list[str], others: dict[str, str], has_pic
 
 def _board_fields(measured: pd.DataFrame) -> dict:
     """The fields of the board in Markdown."""
-    rows = board_summary.list_board_rows(measured, {})
-    groups = board_summary.group_by_sets(rows)
+    rows = board.list_board_rows(measured, {})
+    groups = board.group_by_sets(rows)
     most = max(len(group['sets']) for group in groups)
     single = [group for group in groups if group['sets'] and not group['all_labels']]
     listed = [group for group in single if len(group['sets']) >= most - 1]
@@ -503,10 +503,10 @@ def _board_fields(measured: pd.DataFrame) -> dict:
     return {
         'listed': listed,
         'unlisted': sum(len(group['rows']) for group in unlisted),
-        'summary': board_summary.summarize_board(measured),
+        'summary': board.summarize_board(measured),
         'leading': find_leaders(method_levels(measured), method_micro_f1(measured)),
         'without_clean': without_clean.read_without_clean(),
-        'names': {row['loss']: board_summary.describe_method(row['loss']) for row in rows},
+        'names': {row['loss']: board.describe_method(row['loss']) for row in rows},
         'run_on': published.name_dataset,
     }
 

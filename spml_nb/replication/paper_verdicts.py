@@ -5,7 +5,7 @@ import pandas as pd
 from ..statistics import COMPARED, Verdict
 from ..sweeps.boards import suite_rows
 from ..sweeps.search import SUITES, Row, look_up_scores, search_configs
-from . import board_summary, published
+from . import board, published
 from . import gains as all_gains
 from .published import PHOTOS_SUITE
 from .templates import page_headline, render_template
@@ -24,7 +24,7 @@ def gains_end_to_end(
     Args:
         measured: As from `gains.gains_of_suites`.
         runs: The table of record.
-        printed: As from `board_summary.list_printed_rows`.
+        printed: As from `board.list_printed_rows`.
 
     Returns:
         DataFrame by dataset, loss, head and labels, the highest test mAP of a set first:
@@ -75,7 +75,7 @@ def format_whole_network(gained: pd.DataFrame) -> str:
     if not len(gained):
         return 'None has runs yet.\n'
     rows = gained.reset_index()
-    rows['notebook'] = [board_summary.describe_method(loss)['notebook'] for loss in rows.loss]
+    rows['notebook'] = [board.describe_method(loss)['notebook'] for loss in rows.loss]
     behind = (gained.level_alone - gained.level).dropna()
     not_run = {
         dataset: [

@@ -12,7 +12,7 @@ import pandas as pd
 
 from ..methods.core import find
 from ..statistics import Effect, Scores, format_signed, pool_effects
-from . import board_summary, gains
+from . import board, gains
 from .experiments import observed_choice
 from .experiments.observed_choice import CHOSEN_RULE, DATASETS, METHODS
 from .templates import render_template
@@ -134,9 +134,7 @@ def format_page() -> str:
     shown = read_without_clean()
     if not shown['rows']:
         return ''
-    names = {
-        loss: board_summary.describe_method(loss) | {'head': find(loss).head} for loss in METHODS
-    }
+    names = {loss: board.describe_method(loss) | {'head': find(loss).head} for loss in METHODS}
     measured = measure_gains(observed_choice.read_trials())
     by_set = _tabulate_by_set(measured, names, [row['loss'] for row in shown['rows']])
     return render_template('without_clean.md', **shown, names=names, by_set=by_set)

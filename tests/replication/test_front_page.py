@@ -22,10 +22,10 @@ from spml_nb.base.errors import SpmlError
 from spml_nb.data.labels import FULL_PHOTOS
 from spml_nb.replication import (
     agreement,
+    board,
     front_page,
     front_page_cells,
     gains,
-    leading_methods,
     tables,
     without_clean,
 )
@@ -85,8 +85,8 @@ def test_the_table_has_the_mean_over_the_sets_that_a_paper_prints():
 
 
 _GAIN = statistics.estimate_effect([2.0, 2.1, 1.9])
-_EM = leading_methods.Leader('EM', 'linear', _GAIN, '', None, ())
-LEADERS = leading_methods.Leaders(2, _EM, None, _EM, ('EM',), (), ())
+_EM = board.Leader('EM', 'linear', _GAIN, '', None, ())
+LEADERS = board.Leaders(2, _EM, None, _EM, ('EM',), (), ())
 
 
 def test_what_was_found_is_made_from_the_numbers():
@@ -134,7 +134,7 @@ def test_the_leader_stands_in_the_answer_with_its_lead(exact):  # noqa: F811
     compared = agreed(measured([('EM', 'VOC', 4.0, [2.0, 2.1, 1.9], True)]))
 
     def answer(**means):
-        text = front_page.front_findings(leading_methods.find_leaders(levels(**means)), compared)
+        text = front_page.front_findings(board.find_leaders(levels(**means)), compared)
         return ' '.join(text.split()).partition('- **Was the papers')[0]
 
     text = answer(an_linear=50.0, an_cosine=51.4, em_linear=52.0, hml_cosine=53.0, wan_linear=51.0)
@@ -148,7 +148,7 @@ def test_the_leader_stands_in_the_answer_with_its_lead(exact):  # noqa: F811
 
 def test_the_answer_is_told_by_the_number_of_photos(exact):  # noqa: F811
     compared = agreed(measured([('EM', 'VOC', 4.0, [2.0, 2.1, 1.9], True)]))
-    leading = leading_methods.find_leaders(levels(an_linear=50.0, em_linear=52.0, hml_cosine=53.0))
+    leading = board.find_leaders(levels(an_linear=50.0, em_linear=52.0, hml_cosine=53.0))
     few, many = (
         [statistics.Effect(m, m - 0.5, m + 0.5, *[0.0] * 5, 5) for m in means]
         for means in ((6, 3), (2, 2))
@@ -210,9 +210,7 @@ def test_what_readme_shows_is_what_the_record_says(monkeypatch):
     compared = agreement.source_agreement(found, agreement.gains_by_source(known), boards)
     remedy = 'give `make tables`: README.md or outputs/front.svg is older than outputs/runs.csv'
     findings = front_page.front_findings(
-        leading_methods.find_leaders(
-            leading_methods.method_levels(boards), leading_methods.method_micro_f1(boards)
-        ),
+        board.find_leaders(board.method_levels(boards), board.method_micro_f1(boards)),
         compared,
         without_clean.read_without_clean(),
         clean_photos.average_uses(known),

@@ -14,7 +14,7 @@ from spml_nb import metrics, statistics
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.loading import load
-from spml_nb.replication import gains, image_error, leading_methods
+from spml_nb.replication import board, gains, image_error
 from spml_nb.replication.tables import read_recorded_runs
 from spml_nb.runs.config import Config
 from spml_nb.sweeps.queue import canonical_config, run_key
@@ -111,9 +111,7 @@ def test_every_linear_head_of_the_front_has_its_measured_error(monkeypatch):
     "Where a fallback is given it is taken by the label-wise head and by whole networks alone."
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(OUTPUTS))
     names = np.load(OUTPUTS / statistics.RESAMPLED_FILE).files
-    levels = leading_methods.method_levels(
-        gains.gains_of_suites(read_recorded_runs(OUTPUTS / 'runs.csv'))
-    )
+    levels = board.method_levels(gains.gains_of_suites(read_recorded_runs(OUTPUTS / 'runs.csv')))
     bare = {
         method
         for method, sets in levels.items()

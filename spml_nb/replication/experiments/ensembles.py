@@ -17,7 +17,7 @@ from scipy.special import expit
 from ...runs.config import Config
 from ...statistics import Effect, estimate_effect, image_draws, pool_effects, resampled_map
 from ...training.task import make_task
-from ..board_summary import describe_method
+from ..board import describe_method
 from ..templates import describe_protocol, list_cells, render_template
 from .clean_photos import METHODS
 from .core import Experiment, Measurements, make_measuring_sweep, write_outputs

@@ -25,7 +25,7 @@ from ...statistics import (
     pool_effects,
 )
 from ...sweeps.search import Row, search_configs
-from .. import board_summary, gains
+from .. import board, gains
 from ..templates import describe_protocol, format_effects, render_template
 from .core import (
     Experiment,
@@ -214,7 +214,7 @@ def _tabulate_gains(measured: pd.DataFrame, dataset: str) -> list[list[str]]:
 
 def name_method(row: Row) -> str:
     """The name of a row of a search on pages."""
-    name = board_summary.describe_method(row.loss)['name']
+    name = board.describe_method(row.loss)['name']
     if row.labels == 'full':
         return f'{name}, all labels'
     return name if row.head == find(row.loss).head else f'{name}, {row.head} head'

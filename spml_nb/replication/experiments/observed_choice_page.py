@@ -13,7 +13,7 @@ from ...base import settings
 from ...base.files import write_changed
 from ...methods.core import find
 from ...statistics import EQUIVALENCE_MARGIN, Effect, format_signed
-from .. import board_summary, gains
+from .. import board, gains
 from ..templates import list_cells, render_template
 from .core import Experiment
 from .observed_choice import (
@@ -101,7 +101,7 @@ def format_label_draws(trials: pd.DataFrame) -> str:
     }
     return render_template(
         'observed_choice_labels.md',
-        methods=[board_summary.describe_method(loss)['name'] for loss in LABELS_METHODS],
+        methods=[board.describe_method(loss)['name'] for loss in LABELS_METHODS],
         draws=LABELS_DRAWS,
         seeds=trials.seed.nunique(),
         rule=RULES[CHOSEN_RULE],
@@ -141,9 +141,7 @@ def _find_unchanged_methods(trials: pd.DataFrame) -> list[str]:
     test_map = trials.set_index(['labels', *KEYS])[[f'{rule}_test' for rule in RULES]]
     change = (test_map.loc[EVEN] - test_map.loc['single+3-negatives']).abs().max(axis=1)
     unchanged = change.groupby('loss').max() < 0.05
-    return [
-        board_summary.describe_method(loss)['name'] for loss in LABELS_METHODS if unchanged[loss]
-    ]
+    return [board.describe_method(loss)['name'] for loss in LABELS_METHODS if unchanged[loss]]
 
 
 def _tabulate_losses(losses: pd.DataFrame, column: str) -> list[list[str]]:

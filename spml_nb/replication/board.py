@@ -1,22 +1,25 @@
-"""The board: the gain of every method, from the table of record, as the pages show it."""
+"""The board: the gain of every method, from the table of record; its rows, its means, which methods
+lead, and what notebooks and pages say of a method.
+"""
 
-import dataclasses
 import itertools
-import json
 import math
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
+import numpy as np
 import pandas as pd
 import yaml
 
+from ..base import settings
 from ..methods.core import find
-from ..runs.config import Config
-from ..statistics import Effect, pool_effects
+from ..statistics import Effect, Scores, format_signed, pool_effects
 from ..sweeps import boards, search
-from . import claims, gains, published
+from . import gains, published
 from .gains import SUITES, find_row_head
+from .published import PHOTOS_SUITE
 from .tables import Table
 
 
@@ -65,7 +68,7 @@ def average_standings(measured: pd.DataFrame) -> pd.DataFrame:
         suite's order), over_an and same_head (`statistics.Effect` over AN on the linear head and on
         the same head; None unless every set has an interval) and seconds (mean of a run).
     """
-    counted = measured[(measured.suite == published.PHOTOS_SUITE) & measured.acted.eq(True)]
+    counted = measured[(measured.suite == PHOTOS_SUITE) & measured.acted.eq(True)]
     return pd.DataFrame(
         [
             dict(zip(_ROW, row, strict=True)) | _standing(gains_of_row)
@@ -116,7 +119,7 @@ def expected_gains(measured: pd.DataFrame) -> pd.DataFrame:
     order = on_most_sets.over_an.map(lambda effect: -effect.mean).sort_values().index
     best = on_most_sets.loc[order[:_BEST_ROWS], [*_ROW]]
     over_plain = measured[
-        (measured.suite == published.PHOTOS_SUITE)
+        (measured.suite == PHOTOS_SUITE)
         & (measured.baseline == gains.PLAIN_HEAD)
         & (measured.choice == 'clean')
     ]
@@ -288,108 +291,12 @@ def _methods_in_tables() -> dict[str, set[str]]:
     return losses
 
 
-@lru_cache
-def methods_in_claims(paper: str) -> dict[str, set[str]]:
-    """{claim id: losses that the claim compares}, without claims about a figure.
-
-    Args:
-        paper: One of `published.list_papers()`.
-
-    Raises:
-        SpmlError: For an unknown paper.
-    """
-    return {
-        claim.id: {_loss_of_operand(operand) for operand in claims.claim_operands(claim)}
-        for claim in claims.read_claims(paper)
-        if not claim.figure
-    }
-
-
-def _loss_of_operand(operand: claims.Operand) -> str | None:
-    config = operand.config
-    if not config:
-        table, *row_and_column = operand.cell
-        config = published.index_cells(operand.paper, table)[tuple(row_and_column)]['config'] or {}
-    return config.get('loss')
-
-
-def _describe_search(row: search.Row, suite: str, dataset: str, runs: pd.DataFrame) -> dict:
-    """The settings that a search chose.
-
-    Returns:
-        {'lr', 'hparams' (text), 'best' (expected best validation mAP of 1, 2, … draws)}; NaN, ''
-        and [] while the search is not finished.
-    """
-    tried = boards.tabulate_search(row, suite, dataset, runs)
-    if not tried.chosen.any():
-        return {'lr': math.nan, 'hparams': '', 'best': []}
-    chosen = tried[tried.chosen].iloc[0]
-    hparams = ', '.join(f'{name} {value}' for name, value in json.loads(chosen.hparams).items())
-    return {
-        'lr': chosen.lr,
-        'hparams': hparams or 'the paper’s',
-        'best': search.best_of_k(tried.val_map),
-    }
-
-
-_NOT_SETTINGS = ('seed', 'label_seed', 'root', 'device')
-
-
-def group_final_runs(
-    runs: pd.DataFrame, shown: set[str] | None = None
-) -> tuple[dict, dict[str, int]]:
-    """The final runs in groups that differ in the seed alone.
-
-    Args:
-        runs: The table of record.
-        shown: Names of runs; groups without any of them are left out. Default: none is.
-
-    Returns:
-        ({'usual': {field: its most frequent value}, 'each': a list of groups {'s': {field: value}
-        where it is not the usual one, 'run': name of the first run, 'r': {seed: test mAP}}}, {run
-        name: index of its group}).
-    """
-    if not len(runs):
-        return {'usual': {}, 'each': []}, {}
-    final = runs[(runs.seed != search.SEARCH_SEED) & runs.test_map.notna()]
-    fields = [
-        field.name
-        for field in dataclasses.fields(Config)
-        if field.name not in _NOT_SETTINGS and field.name in final
-    ]
-    usual = {
-        name: final[name].mode().iloc[0]
-        for name in fields
-        if name not in ('loss', 'dataset', 'hparams') and final[name].notna().all()
-    }
-    varying = [name for name in fields if name not in usual or final[name].nunique() > 1]
-    groups, group_of_run = [], {}
-    for values, group in final.groupby(varying, sort=False, dropna=False):
-        if shown is not None and shown.isdisjoint(group.run):
-            continue
-        group = group.sort_values('seed')
-        group_of_run |= dict.fromkeys(group.run, len(groups))
-        unusual = {
-            name: value
-            for name, value in zip(varying, values, strict=True)
-            if not pd.isna(value) and value != usual.get(name)
-        }
-        groups.append(
-            {
-                's': unusual,
-                'run': group.run.iloc[0],
-                'r': dict(zip(group.seed.astype(int), group.test_map.round(2), strict=True)),
-            }
-        )
-    return {'usual': usual, 'each': groups}, group_of_run
-
-
 def list_board_rows(measured: pd.DataFrame, group_of_run: dict[str, int]) -> list[dict]:
     """The rows of the board.
 
     Args:
         measured: As from `gains.gains_of_suites`.
-        group_of_run: {run name: index of its group}, as from `group_final_runs`.
+        group_of_run: {run name: index of its group}, as from `index_page`.
 
     Returns:
         A list of dicts. Rows on the same photo sets are together, the highest mean gain first; then
@@ -448,7 +355,7 @@ _SHOWN = ('level', 'level_half', 'n', 'gain', 'gain_half', 'plain', 'plain_half'
 
 def _board_cell(gain, group_of_run: dict[str, int]) -> dict:
     shown = {name: _rounded(getattr(gain, name)) for name in _SHOWN}
-    if gain.suite != published.PHOTOS_SUITE:
+    if gain.suite != PHOTOS_SUITE:
         # the search of AN had an unlucky seed on the whole network, so gains over it would mislead
         shown |= dict.fromkeys(_SHOWN[3:])
     return {
@@ -470,11 +377,11 @@ def _rounded_effect(effect: Effect | None) -> list[float | None]:
 
 
 def _order(row: dict) -> tuple:
-    datasets = list(search.SUITES[published.PHOTOS_SUITE]['datasets'])
+    datasets = list(search.SUITES[PHOTOS_SUITE]['datasets'])
     positions = [datasets.index(name) for name in row['sets']]
     mean, *_ = row['means'].get('clean', [None])
     return (
-        not row['cells'].get(published.PHOTOS_SUITE),
+        not row['cells'].get(PHOTOS_SUITE),
         mean is None,
         row['labels'] != 'single',
         -len(positions),
@@ -503,51 +410,234 @@ def group_by_sets(rows: list[dict]) -> list[dict]:
     ]
 
 
-def method_cards(
-    rows: list[dict], runs: pd.DataFrame, checked: pd.DataFrame, printed: list[dict]
-) -> dict[str, dict]:
-    """The card of each method on the page.
+def method_levels(measured: pd.DataFrame) -> dict[tuple[str, str], dict[str, Scores]]:
+    """Test mAP of every method that learns from single positives.
 
     Args:
-        rows: As from `list_board_rows`.
-        runs: The table of record.
-        checked: The claims, as in `pages.Results`.
-        printed: As from `list_printed_rows`.
+        measured: As from `gains.gains_of_suites`.
 
     Returns:
-        {loss: `describe_method`, and runs (dicts with suite, head, labels, dataset, cell, lr,
-        hparams, best), printed (the rows of the method), claims (those of its paper that compare
-        it)}.
+        {(method, head): {photo set: scores}}, of the sets where its own mechanism acted.
     """
-    by_id = {claim['id']: claim for claim in checked.to_dict('records')}
-    cards = {}
-    for row in rows:
-        card = cards.setdefault(row['loss'], describe_method(row['loss']) | {'runs': []})
-        if row['labels'] != gains.AS_MANY:  # which has no search of its own
-            card['runs'] += _list_searches(row, runs)
-    for loss, card in cards.items():
-        in_claims = {}
-        if card['paper'] in published.list_papers():
-            in_claims = methods_in_claims(card['paper'])
-        card['claims'] = [
-            by_id[name] for name, losses in in_claims.items() if loss in losses and name in by_id
-        ]
-        card['printed'] = [line for line in printed if line['loss'] == loss]
-    return cards
+    return _by_method(measured, 'scores')
 
 
-def _list_searches(row: dict, runs: pd.DataFrame) -> list[dict]:
-    "The settings that the search chose on each photo set."
-    searched = search.Row(row['loss'], row['head'], row['labels'])
-    return [
-        {
-            'head': row['head'],
-            'labels': row['labels'],
-            'suite': suite,
-            'cell': cell,
-            'dataset': dataset,
-            **_describe_search(searched, suite, dataset, runs),
-        }
-        for suite, by_set in row['cells'].items()
-        for dataset, cell in by_set.items()
+def method_micro_f1(measured: pd.DataFrame) -> dict[tuple[str, str], dict[str, float]]:
+    """As `method_levels`, of micro-F1 in percent, at the threshold that is best on clean validation
+    labels.
+    """
+    return _by_method(measured, 'micro_f1')
+
+
+def _by_method(measured: pd.DataFrame, column: str) -> dict[tuple[str, str], dict]:
+    single = measured[
+        (measured.suite == PHOTOS_SUITE)
+        & (measured.choice == 'clean')
+        & (measured.labels == 'single')
+        & (measured.baseline == gains.PLAIN_HEAD)
+        & measured.acted.eq(True)
+        & (measured.n > 1)
     ]
+    return {
+        method: dict(zip(of_method.dataset, of_method[column], strict=True))
+        for method, of_method in single.groupby(['loss', 'head'], sort=False)
+    }
+
+
+@dataclass(frozen=True)
+class Leader:
+    """The method with the highest mean gain over plain AN.
+
+    Attributes:
+        gain: Over AN with a linear head, the mean over all photo sets.
+        second: The next method with runs on all sets, '' without one, with a remark if its micro-F1
+            is far lower.
+        lead: Over the second, None without one.
+        rivals: Methods with runs on fewer sets, at least half of them, whose difference is not
+            significant there, with the same remark.
+    """
+
+    name: str
+    head: str
+    gain: Effect
+    second: str
+    lead: Effect | None
+    rivals: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Leaders:
+    """The leading methods, and all methods compared with AN.
+
+    Attributes:
+        sets: Number of photo sets.
+        top: The method with the highest mean.
+        due_to_head: Gain of AN by the head of that method; None for a linear head.
+        linear: The method with the highest mean on a linear head.
+        above, below, open: Names of the methods that are significantly above AN on the same head,
+            below it, or neither, each on its own head.
+    """
+
+    sets: int
+    top: Leader
+    due_to_head: Effect | None
+    linear: Leader | None
+    above: tuple[str, ...]
+    below: tuple[str, ...]
+    open: tuple[str, ...]
+
+
+_PLAIN = ('an', 'linear')
+
+
+FAR_BELOW = 5.0  # points of micro-F1 by which a method predicts labels far worse
+
+
+def find_leaders(levels: dict, micro_f1: dict | None = None) -> Leaders | None:
+    """The methods with the highest mean gain, and what is due to the head.
+
+    Args:
+        levels: As from `method_levels`.
+        micro_f1: As from `method_micro_f1`.
+
+    Returns:
+        None if no method has runs on every set of plain AN.
+    """
+    micro_f1 = micro_f1 or {}
+    sets = set(levels.get(_PLAIN, ()))
+    everywhere = [row for row in levels if sets <= set(levels[row]) and row[0] != 'an']
+    if not (sets and everywhere):
+        return None
+    everywhere.sort(key=lambda row: -_lead(levels, row, _PLAIN).mean)
+    top = _leader(everywhere, levels, micro_f1)
+    linear = [row for row in everywhere if row[1] == 'linear']
+    an_on_head = ('an', top.head)
+    due_to_head = None
+    if an_on_head in levels and an_on_head != _PLAIN:
+        due_to_head = _lead(levels, an_on_head, _PLAIN)
+    compared = {'above': [], 'below': [], 'open': []}
+    for loss, head in everywhere:
+        if head == find(loss).head and ('an', head) in levels:
+            effect = _lead(levels, (loss, head), ('an', head))
+            word = 'above' if effect.low > 0 else 'below' if effect.high < 0 else 'open'
+            compared[word].append(_name(loss, head))
+    return Leaders(
+        sets=len(sets),
+        top=top,
+        due_to_head=due_to_head,
+        linear=_leader(linear, levels, micro_f1) if linear else None,
+        **{word: tuple(names) for word, names in compared.items()},
+    )
+
+
+def _leader(ranked: list, levels: dict, micro_f1: dict) -> Leader:
+    "The first of ranked (method, head) pairs, compared with the others."
+    first, *others = ranked
+    second = next((row for row in others if row[0] != first[0]), None)
+    heads = {head for _, head in ranked}
+    sets = len(levels[first])
+    on_fewer_sets = [
+        row
+        for row in levels
+        if row[0] not in ('an', first[0])
+        and row not in ranked
+        and row[1] in heads
+        and sets / 2 <= len(levels[row]) < sets
+    ]
+
+    def name_with_remark(row):
+        return _name(*row) + _remark_on_f1(row, first, micro_f1)
+
+    return Leader(
+        name=_name(*first),
+        head=first[1],
+        gain=_lead(levels, first, _PLAIN),
+        second=name_with_remark(second) if second else '',
+        lead=_lead(levels, first, second) if second else None,
+        rivals=tuple(
+            name_with_remark(row) for row in on_fewer_sets if _lead(levels, first, row).low <= 0
+        ),
+    )
+
+
+def _remark_on_f1(row: tuple, first: tuple, micro_f1: dict) -> str:
+    """' (micro-F1 6.1 points lower)' if that is far, on the mean of common sets; else ''."""
+    own, leader = micro_f1.get(row, {}), micro_f1.get(first, {})
+    below = [leader[dataset] - own[dataset] for dataset in own if dataset in leader]
+    if not below or not np.mean(below) >= FAR_BELOW:
+        return ''
+    return f' (micro-F1 {np.mean(below):.1f} points lower)'
+
+
+def _lead(levels: dict, one: tuple, other: tuple) -> Effect:
+    """The mean gain of one method over another, on the sets that both have."""
+    return pool_effects(
+        [
+            gains.estimate_gain(scores, levels[other][dataset])
+            for dataset, scores in levels[one].items()
+            if dataset in levels[other]
+        ]
+    )
+
+
+def _name(loss: str, head: str) -> str:
+    name = describe_method(loss)['name']
+    return name if head == find(loss).head else f'{name} on the {head} head'
+
+
+def read_boards() -> pd.DataFrame:
+    """The boards of all photo sets: the columns of `outputs/methods/*.csv`, and dataset; empty
+    without these files.
+    """
+    folder = settings.get_folder('outputs') / 'methods'
+    of_sets = [
+        pd.read_csv(folder / f'{dataset}.csv').assign(dataset=dataset)
+        for dataset in search.SUITES[PHOTOS_SUITE]['datasets']
+        if (folder / f'{dataset}.csv').is_file()
+    ]
+    return pd.concat(of_sets, ignore_index=True) if of_sets else pd.DataFrame()
+
+
+def describe_gains(*losses: str) -> str:
+    """The gains of methods over AN, each on its own head, as a Markdown list.
+
+    Args:
+        losses: Registered methods.
+
+    Returns:
+        A sentence for each method that has runs, '' if none has.
+    """
+    lines = read_boards()
+    if lines.empty:
+        return ''
+    rows = lines[lines.labels == 'single']
+    sentences = []
+    for loss in losses:
+        own = rows[(rows.loss == loss) & (rows['head'] == find(loss).head)]
+        if len(own):
+            sentences.append(_describe_gain(loss, own.set_index('dataset')))
+    if not sentences:
+        return ''
+    count = rows.dataset.nunique()
+    title = f'On {count} sets of real photos with one label each, against AN on a linear head:'
+    return '\n'.join([title, '', *sentences])
+
+
+def _describe_gain(loss: str, rows: pd.DataFrame) -> str:
+    gained = rows.over_plain_an
+    head = rows['head'].iloc[0]
+    sentence = (
+        f'- `{loss}` (head {head}): {format_signed(gained.mean())} points of mAP on average, '
+        f'from {format_signed(gained.min())} ({gained.idxmin()}) to '
+        f'{format_signed(gained.max())} ({gained.idxmax()})'
+    )
+    if head != 'linear':
+        sentence += f'; against AN on the same head {format_signed(rows.over_an.mean())} on average'
+    exercised = rows.exercised.dropna()
+    acted = int((exercised > 0.5).sum())  # as `gains.mechanism_acted` counts
+    if acted < len(exercised):
+        sentence += (
+            f'; {find(loss).mechanism} had begun before the best epoch only on {acted} of '
+            f'{len(exercised)} sets'
+        )
+    return sentence + '.'

@@ -2,6 +2,7 @@
 runs.
 """
 
+import csv
 import json
 import math
 import re
@@ -12,11 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from front_rows import exact, levels  # noqa: F401 (fixtures)
 from recorded import of_a_suite
 
 from spml_nb import statistics
 from spml_nb.methods import core
-from spml_nb.replication import board_summary, gains, published, tables
+from spml_nb.replication import board, gains, index_page, published, tables
 from spml_nb.runs.record import read_record
 from spml_nb.sweeps import boards
 
@@ -31,8 +33,8 @@ def known():
 @pytest.fixture(scope='module')
 def shown(known):
     "The board as the page has it."
-    groups, where = board_summary.group_final_runs(known)
-    return groups, where, board_summary.list_board_rows(gains.gains_of_suites(known), where)
+    groups, where = index_page._group_final_runs(known)
+    return groups, where, board.list_board_rows(gains.gains_of_suites(known), where)
 
 
 # ---- the same numbers from runs.csv, with pandas alone: no function of the pages, the tables or
@@ -88,7 +90,7 @@ def test_gains_and_intervals_are_those_of_the_record(shown, choice, measure):
 
 
 def test_rows_stand_with_those_on_the_same_sets_the_highest_gain_first(shown):
-    groups = board_summary.group_by_sets(shown[2])
+    groups = board.group_by_sets(shown[2])
     assert [row for group in groups for row in group['rows']] == shown[2]
     single = [group for group in groups if group['sets'] and not group['all_labels']]
     assert len({tuple(group['sets']) for group in single}) == len(single) > 1
@@ -114,7 +116,7 @@ def test_the_board_has_a_row_of_as_many_fully_labelled_photos_as_validation_has(
         few = full[(full.dataset == dataset) & (full.train_images == photos)]
         assert cells[dataset]['clean'][0] == pytest.approx(few.test_map.mean(), abs=1e-3)
         assert cells[dataset]['clean'][2] == len(few) == 5
-    found = board_summary.expected_gains(gains.gains_of_suites(known, ['photos']))
+    found = board.expected_gains(gains.gains_of_suites(known, ['photos']))
     assert found.photos['cub_crops'] == 464
     assert found.as_many['cub_crops'] == pytest.approx(cells['cub_crops']['clean'][5], abs=1e-3)
     assert np.isnan(found.as_many.get('corel5k', np.nan)) == ('corel5k' not in cells)
@@ -138,9 +140,7 @@ def test_a_mean_is_over_the_sets_where_the_mechanism_acted():
         )
         for baseline in (gains.SAME_HEAD, gains.PLAIN_HEAD)
     ]
-    means = board_summary.average_standings(pd.DataFrame(lines)).droplevel(
-        ['head', 'labels', 'choice']
-    )
+    means = board.average_standings(pd.DataFrame(lines)).droplevel(['head', 'labels', 'choice'])
     assert means.sets.to_dict() == {'em': ('coco18', 'ccp'), 'em_apl': ('coco18',)}
     assert means.over_an.map(lambda e: e.mean).to_dict() == pytest.approx(
         {'em': 2.1, 'em_apl': 2.1}
@@ -158,7 +158,7 @@ def test_of_whole_networks_only_levels_are_shown(shown):
 
 
 def test_methods_that_are_given_a_number_are_flagged():
-    flagged = {loss for loss in core.names() if board_summary.describe_method(loss)['needs']}
+    flagged = {loss for loss in core.names() if board.describe_method(loss)['needs']}
     assert flagged == {'epr', 'role', 'nnpu'}
 
 
@@ -176,8 +176,8 @@ def test_a_row_without_a_run_is_there_and_says_nothing(shown):
 
 
 def test_without_a_record_there_are_rows_and_no_numbers():
-    groups, where = board_summary.group_final_runs(pd.DataFrame())
-    rows = board_summary.list_board_rows(gains.gains_of_suites(pd.DataFrame()), where)
+    groups, where = index_page._group_final_runs(pd.DataFrame())
+    rows = board.list_board_rows(gains.gains_of_suites(pd.DataFrame()), where)
     assert (
         (groups, where) == ({'usual': {}, 'each': []}, {})
         and rows
@@ -188,7 +188,7 @@ def test_without_a_record_there_are_rows_and_no_numbers():
 def test_every_number_leads_to_runs_that_differ_by_their_seed_alone(shown, known):
     groups, where, rows = shown
     lines = known.reset_index().set_index('run')
-    fields = [name for name in board_summary._NOT_SETTINGS if name not in ('seed', 'label_seed')]
+    fields = [name for name in index_page._NOT_SETTINGS if name not in ('seed', 'label_seed')]
     for row in rows:
         for dataset, cell in row['cells'].get('photos', {}).items():
             group = groups['each'][cell['g']]
@@ -217,23 +217,23 @@ def test_every_number_leads_to_runs_that_differ_by_their_seed_alone(shown, known
 
 @pytest.mark.parametrize('loss', core.names())
 def test_every_method_has_its_words_and_its_notebook(loss):
-    told = board_summary.describe_method(loss)
+    told = board.describe_method(loss)
     assert (
         (ROOT / told['notebook']).is_file()
         and told['does']
         and told['paper'] in ('', *published.list_papers())
     )
     assert len(re.findall(r'[.](?= |$)', told['does'].replace('et al.', ''))) <= 2
-    assert loss not in board_summary._read_descriptions()['methods'] or (
+    assert loss not in board._read_descriptions()['methods'] or (
         told['does'].endswith('.') and told['by']
     )
 
 
 def test_a_method_that_is_not_in_the_list_is_described_by_its_docstring(monkeypatch):
-    monkeypatch.setattr(board_summary, '_read_descriptions', lambda: {'methods': {}})
+    monkeypatch.setattr(board, '_read_descriptions', lambda: {'methods': {}})
     assert (
-        board_summary.describe_method('an')['does'].startswith('Assume negative (AN)')
-        and board_summary.describe_method('an')['name'] == 'an'
+        board.describe_method('an')['does'].startswith('Assume negative (AN)')
+        and board.describe_method('an')['name'] == 'an'
     )
 
 
@@ -245,15 +245,14 @@ def test_published_gains_are_of_one_table_and_copies_are_left_out():
     ]
     printed = {
         (line['loss'], line['paper'], line['labels']): line['cells']
-        for line in board_summary.list_printed_rows(some)
+        for line in board.list_printed_rows(some)
     }
     assert (
         printed[('em', 'EM/APL', 'single')]['coco14']['theirs'] == pytest.approx(70.70 - 64.92)
         and ('em', 'OPML', 'single') not in printed
     )
     heads = {
-        (line['loss'], line['head']): line['cells']
-        for line in board_summary.list_printed_rows(some[2:3])
+        (line['loss'], line['head']): line['cells'] for line in board.list_printed_rows(some[2:3])
     }  # LAC's table on either model
     assert heads['em', 'labelwise']['voc12']['theirs'] == pytest.approx(89.2 - 87.6) and heads[
         'em', 'linear'
@@ -264,7 +263,7 @@ def test_published_gains_are_of_one_table_and_copies_are_left_out():
     assert printed[('hml', 'HML', 'full')]['voc12']['theirs'] == pytest.approx(
         91.3 - 90.2, abs=0.051
     )
-    assert not any(line['loss'] == 'an' for line in board_summary.list_printed_rows(some))
+    assert not any(line['loss'] == 'an' for line in board.list_printed_rows(some))
     marked = {
         (loss, paper)
         for (loss, paper, _), cells in printed.items()
@@ -277,7 +276,7 @@ def test_published_gains_are_of_one_table_and_copies_are_left_out():
         heads['em', 'linear']['voc12']['uncounted']
         and not heads['em', 'labelwise']['voc12']['uncounted']
     )
-    later = {line['name']: line for line in board_summary.list_printed_rows([])}
+    later = {line['name']: line for line in board.list_printed_rows([])}
     assert (
         set(later) == {'GR', 'CRISP', 'BoostLU + LL-R', 'AEVLP'}
         and 'CLIP' in later['AEVLP']['note']
@@ -289,16 +288,16 @@ def test_published_gains_are_of_one_table_and_copies_are_left_out():
 
 def test_a_card_has_the_claims_that_compare_its_method():
     assert (
-        'em_apl' not in board_summary.methods_in_claims('em_apl')['em_apl-em']
-        and 'em' in board_summary.methods_in_claims('em_apl')['em_apl-em']
+        'em_apl' not in index_page._methods_in_claims('em_apl')['em_apl-em']
+        and 'em' in index_page._methods_in_claims('em_apl')['em_apl-em']
     )
-    assert {'hml', 'an', 'ls'} <= board_summary.methods_in_claims('hml')['hml-single']
+    assert {'hml', 'an', 'ls'} <= index_page._methods_in_claims('hml')['hml-single']
 
 
 def test_groups_without_a_run_that_is_shown_are_left_out(known):
     names = set(known.run[known.seed == 3][:40])
-    groups, where = board_summary.group_final_runs(known, names)
-    every, _ = board_summary.group_final_runs(known)
+    groups, where = index_page._group_final_runs(known, names)
+    every, _ = index_page._group_final_runs(known)
     assert names <= where.keys() and len(groups['each']) <= 40 < len(every['each'])
     assert all(one in every['each'] for one in groups['each'])
 
@@ -317,6 +316,119 @@ def test_words_are_said_of_methods_that_exist():
         core.names()
     )
     assert (
-        board_summary.describe_method('boostlu_llr')['name'] == 'BoostLU + LL-R'
-        and 'activation maps' in board_summary.describe_method('boostlu_llr')['does']
+        board.describe_method('boostlu_llr')['name'] == 'BoostLU + LL-R'
+        and 'activation maps' in board.describe_method('boostlu_llr')['does']
     )
+
+
+def test_what_a_head_adds_is_told_apart_from_its_method(exact):  # noqa: F811
+    found = board.find_leaders(
+        levels(
+            an_linear=50.0,
+            an_cosine=51.4,
+            em_linear=52.0,
+            em_cosine=51.0,
+            hml_cosine=53.0,
+            wan_linear=49.0,
+            ls_linear=50.0,
+            boostlu_llr_maps=49.5,
+        )
+    )
+    assert found.sets == 2
+    assert (found.above, found.below, found.open) == (('HML', 'EM'), ('WAN',), ('LS',))
+    top, linear = found.top, found.linear
+    assert (top.name, top.head, top.second) == ('HML', 'cosine', 'EM')
+    assert (linear.name, linear.head, linear.second) == ('EM', 'linear', 'LS')
+    effects = (top.gain, found.due_to_head, top.lead, linear.gain)
+    assert [(e.mean, e.half_width) for e in effects] == [
+        (pytest.approx(mean), pytest.approx(0)) for mean in (3, 1.4, 1, 2)
+    ]
+
+
+def test_a_leader_on_a_linear_head_owes_nothing_to_it(exact):  # noqa: F811
+    found = board.find_leaders(levels(an_linear=50.0, em_linear=52.0, em_cosine=51.0))
+    assert (found.top.name, found.top.second, found.top.lead) == ('EM', '', None)
+    assert found.due_to_head is None
+    assert board.find_leaders(levels(em_linear=52.0)) is board.find_leaders({}) is None
+    assert board.find_leaders(levels(an_linear=50.0)) is None
+
+
+def test_a_method_that_ran_on_fewer_sets_may_be_as_good(exact):  # noqa: F811
+    everywhere = levels(an_linear=50.0, hml_cosine=53.0, em_linear=52.0, an_cosine=51.0)
+    for mean, rivals in ((54.0, ('WAN on the cosine head',)), (52.0, ())):
+        found = board.find_leaders(everywhere | levels(('ccp',), wan_cosine=mean))
+        assert (found.top.name, found.top.second, found.top.rivals) == ('HML', 'EM', rivals)
+
+
+def test_an_equal_that_names_labels_far_worse_is_called_so(exact):  # noqa: F811
+    ranks = levels(an_linear=50.0, hml_cosine=53.0, em_linear=53.0)
+    ranks |= levels(('ccp',), wan_cosine=54.0)
+    micro_f1 = {
+        ('hml', 'cosine'): {'coco18': 70.0, 'ccp': 60.0},
+        ('em', 'linear'): {'coco18': 66.0, 'ccp': 57.0},  # less than FAR_BELOW, on the mean
+        ('wan', 'cosine'): {'ccp': 47.5},
+    }
+    top = board.find_leaders(ranks, micro_f1).top
+    assert top.second == 'EM'
+    assert top.rivals == ('WAN on the cosine head (micro-F1 12.5 points lower)',)
+    micro_f1['em', 'linear']['ccp'] = 47.0
+    assert board.find_leaders(ranks, micro_f1).top.second == 'EM (micro-F1 8.5 points lower)'
+
+
+@pytest.mark.skipif(not (ROOT / 'outputs' / 'runs.csv').is_file(), reason='no table of record')
+def test_methods_outside_of_the_picture_stand_in_the_order_too():
+    known = tables.read_recorded_runs(ROOT / 'outputs' / 'runs.csv')
+    found = board.method_levels(gains.gains_of_suites(known))
+    assert {
+        ('an', 'linear'),
+        ('an', 'cosine'),
+        ('hml', 'cosine'),
+        ('two_way_class', 'cosine'),
+    } <= found.keys() and ('em_apl', 'linear') not in found
+    seeds = found['hml', 'cosine']['coco18']
+    assert list(seeds.by_seed.index) == list(range(10)) and seeds.key in known.index
+
+
+METHODS = ROOT / 'outputs' / 'methods'
+SETS = ('voc12_animals', 'coco18', 'cub_crops', 'mirflickr14', 'corel5k', 'ccp')
+
+
+@pytest.fixture(autouse=True)
+def outputs(monkeypatch):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(METHODS.parent))
+
+
+def read_column(loss, head, column):
+    "{data set: number} of a row with single labels."
+    numbers = {}
+    for name in SETS:
+        with open(METHODS / f'{name}.csv', encoding='utf-8') as file:
+            for row in csv.DictReader(file):
+                if (row['loss'], row['head'], row['labels']) == (loss, head, 'single'):
+                    numbers[name] = float(row[column])
+    return numbers
+
+
+def test_a_sentence_has_the_mean_the_ends_and_the_same_head():
+    text = board.describe_gains('hml')
+    over_plain, over_same = (read_column('hml', 'cosine', c) for c in ('over_plain_an', 'over_an'))
+    assert len(over_plain) == 6
+    for number in (
+        sum(over_plain.values()) / 6,
+        min(over_plain.values()),
+        max(over_plain.values()),
+        sum(over_same.values()) / 6,
+    ):
+        assert f'{number:+.1f}' in text
+    assert min(over_plain, key=over_plain.get) in text
+
+
+def test_where_a_mechanism_did_not_act_it_is_counted():
+    acted = sum(share > 0.5 for share in read_column('em_apl', 'linear', 'exercised').values())
+    assert f'{acted} of 6 sets' in board.describe_gains('em_apl')
+
+
+def test_nothing_is_said_without_runs_or_boards(monkeypatch, tmp_path):
+    assert board.describe_gains('epr_count') == ''
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path))
+    assert board.describe_gains('hml') == ''
