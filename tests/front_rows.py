@@ -8,13 +8,12 @@ from spml_nb import statistics, sweeps
 from spml_nb.replication import (
     agreement,
     front_page,
-    front_page_cells,
     gains,
     published,
     tables,
 )
 
-METHOD = next(m for m in front_page_cells.METHODS if m.name == 'HML')
+METHOD = next(m for m in front_page.METHODS if m.name == 'HML')
 NOTHING = pd.DataFrame(columns=['source', 'loss', 'head', 'dataset', 'published', 'ours'])
 HEADS = {'own': ('hml', None), 'same': ('an', 'cosine'), 'plain': ('an', 'linear')}
 
@@ -97,7 +96,7 @@ def levels(sets=('coco18', 'ccp'), **means):
 @pytest.fixture(scope='module')
 def hml_on_voc():
     "The front with runs of HML on one set alone."
-    return front_page_cells.front_gains(lines_for('VOC', SCORES))
+    return front_page.front_gains(lines_for('VOC', SCORES))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from recorded import of_a_suite
 from scipy import stats
 
-from spml_nb.replication import claims, front_page_cells, tables
+from spml_nb.replication import claims, front_page, tables
 from spml_nb.runs.record import read_record
 
 RECORD = Path(__file__).resolve().parents[1] / 'outputs' / 'runs.csv'
@@ -208,7 +208,7 @@ def test_the_fronts_gain_of_em_is_that_of_the_record(panel):
         pytest.skip('no runs are recorded')
     known = tables.read_recorded_runs(RECORD)
     line = (
-        front_page_cells.front_gains(known[known.loss.isin(['em', 'an'])])
+        front_page.front_gains(known[known.loss.isin(['em', 'an'])])
         .set_index(['method', 'panel'])
         .loc[('EM', panel)]
     )

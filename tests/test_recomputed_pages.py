@@ -14,7 +14,7 @@ import yaml
 from recorded import BACKBONE, of_a_suite
 from scipy import stats
 
-from spml_nb.replication import agreement, board, front_page_cells, gains, tables
+from spml_nb.replication import agreement, board, front_page, gains, tables
 from spml_nb.replication.experiments import budget
 from spml_nb.runs.record import read_record
 
@@ -177,7 +177,7 @@ def compared(boards):
         patch.setenv('SPML_NB_OUTPUTS', str(RECORD.parent))
         known = tables.read_recorded_runs(RECORD)
         return agreement.source_agreement(
-            front_page_cells.front_gains(known), agreement.gains_by_source(known), boards
+            front_page.front_gains(known), agreement.gains_by_source(known), boards
         )
 
 

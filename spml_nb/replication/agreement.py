@@ -13,8 +13,7 @@ from ..statistics import format_signed
 from . import gains as all_gains
 from . import published
 from . import tables as papers
-from .front_page_cells import METHODS, PANELS, FrontMethod
-from .published import PHOTOS_SUITE
+from .published import ORIGINAL_SETS, PHOTOS_SUITE
 
 # (paper, table) with several methods and AN of the same source: Cole et al., EM/APL, LAC
 _SOURCES = (('hml', '2'), ('em_apl', '1'), ('lac', '2'))
@@ -57,9 +56,9 @@ def gains_by_source(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def comparable_gains(measured: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `front_gains` that enter means, counts and correlations: methods that learn from
-    single positives, whose mechanism acted, with two seeds or more, printed with AN of the same
-    source.
+    """The rows of `front_page.front_gains` that enter means, counts and correlations: methods that
+    learn from single positives, whose mechanism acted, with two seeds or more, printed with AN of
+    the same source.
     """
     ran = (measured.n > 1) & measured.exercised.eq(True) & measured.full.eq(False)
     return measured[ran & measured.uncounted.eq('') & measured.published.notna()]
@@ -68,14 +67,14 @@ def comparable_gains(measured: pd.DataFrame) -> pd.DataFrame:
 def agreement_fields(agreed: dict) -> dict:
     """The fields of the templates, from `source_agreement`."""
     matrix = agreed['matrix']
-    highest = [panel for panel, name in PANELS.items() if _is_highest(matrix, name)]
+    highest = [panel for panel, name in ORIGINAL_SETS.items() if _is_highest(matrix, name)]
     return agreed | {
-        'panels': PANELS,
+        'panels': ORIGINAL_SETS,
         'photos_for': {
-            name: published.find_stand_in(name, PHOTOS_SUITE) for name in PANELS.values()
+            name: published.find_stand_in(name, PHOTOS_SUITE) for name in ORIGINAL_SETS.values()
         },
         'highest_for': highest,
-        'not_highest_for': [panel for panel in PANELS if panel not in highest],
+        'not_highest_for': [panel for panel in ORIGINAL_SETS if panel not in highest],
         'uncounted': published.UNCOUNTED,
     }
 
@@ -146,7 +145,7 @@ def source_agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.D
     """The agreement of our gains with the papers', and of papers with each other.
 
     Args:
-        measured: As from `front_gains`.
+        measured: As from `front_page.front_gains`.
         sources: As from `gains_by_source`.
         boards: As from `gains.gains_of_suites`.
 
@@ -161,8 +160,6 @@ def source_agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.D
         - matrix: as from `_agreement_matrix`
     """
     counted = comparable_gains(measured)
-    own = counted.method.isin([method.name for method in METHODS if method.own])
-    over_plain = counted.method.isin([method.name for method in METHODS if _is_over_plain(method)])
     pairs = sources.merge(sources, on=['loss', 'dataset'], suffixes=('', '_other'))
     pairs = pairs[pairs.source < pairs.source_other]
     return {
@@ -171,9 +168,9 @@ def source_agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.D
         'one_another': _measure_agreement(
             pairs, 'loss', ['source', 'source_other', 'dataset'], 'published', 'published_other'
         ),
-        'proposed': _count_inside(counted[own]),
-        'pairs': _compare_orders(counted[own & over_plain]),
-        'reprinted': _count_inside(counted[~own]),
+        'proposed': _count_inside(counted[counted.own]),
+        'pairs': _compare_orders(counted[counted.own & counted.over_plain]),
+        'reprinted': _count_inside(counted[~counted.own]),
         'matrix': _agreement_matrix(sources, boards),
     }
 
@@ -211,10 +208,6 @@ class Pair:
     second: str
     turned: int
     sets: int
-
-
-def _is_over_plain(method: FrontMethod) -> bool:
-    return method.plain or find(method.loss).head == 'linear'
 
 
 def _compare_orders(cells: pd.DataFrame) -> list[Pair]:
@@ -266,7 +259,7 @@ def _agreement_matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFra
 
     return pd.DataFrame(
         {
-            photos: {dataset: correlation(dataset, photos) for dataset in PANELS.values()}
+            photos: {dataset: correlation(dataset, photos) for dataset in ORIGINAL_SETS.values()}
             for photos in ours.dataset.unique()
         }
     )

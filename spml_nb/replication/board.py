@@ -181,7 +181,6 @@ def _mean_gain(standings: pd.DataFrame, loss: str, head: str, labels: str) -> Ef
     return standings.over_an.get((loss, head, labels, 'clean'))
 
 
-ORIGINAL_SETS = ('voc12', 'coco14', 'nus', 'cub')  # the papers' data sets that photos stand in for
 _NO_GAIN = {'theirs': math.nan, 'ours': math.nan, 'half': math.nan, 'state': '', 'uncounted': ''}
 
 
@@ -194,9 +193,9 @@ def list_printed_rows(tables: Iterable[Table]) -> list[dict]:
     Returns:
         A dict for each row of a table: loss ('' for a method without runs here), name, paper (short
         name), table, labels, head, note (such as the paper that it is quoted from), cells {data set
-        of `ORIGINAL_SETS`: {'level' (percent), 'theirs' and 'ours' (gains, NaN without one), 'half'
-        (half the interval of ours), 'state' and 'uncounted' (as in `tables.Table`, '' for later
-        papers)}}.
+        of `published.ORIGINAL_SETS`: {'level' (percent), 'theirs' and 'ours' (gains, NaN without
+        one), 'half' (half the interval of ours), 'state' and 'uncounted' (as in `tables.Table`, ''
+        for later papers)}}.
 
     Source: the papers' tables.
     """
@@ -247,10 +246,10 @@ def _short_name(cell: dict) -> str:
 
 
 def _is_whole_method(cell: dict) -> bool:
-    "Whether a cell is a whole method on one of `ORIGINAL_SETS`, trained end to end."
+    "Whether a cell is a whole method on one of `published.ORIGINAL_SETS`, trained end to end."
     config = cell['config'] or {}
     return (
-        cell['dataset'] in ORIGINAL_SETS
+        cell['dataset'] in published.ORIGINAL_SETS.values()
         and cell['metric'] in ('mAP', 'mAP@class')
         and not config.get('hparams')
         and config.get('regime') == 'finetune'

@@ -105,7 +105,7 @@ def index_page(
         not_run=[name for name in photos if with_runs and name not in with_runs],
         group_of=group_of,
         suite=published.PHOTOS_SUITE,
-        places=board.ORIGINAL_SETS,
+        places=list(published.ORIGINAL_SETS.values()),
         photos=published.describe_photo_sets().reset_index().to_dict('records'),
         protocol=describe_protocol,
         conditions=_own_conditions,

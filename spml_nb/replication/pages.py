@@ -37,7 +37,7 @@ from .agreement import (
 )
 from .board import Leaders, find_leaders, method_levels, method_micro_f1
 from .experiments import choice
-from .front_page_cells import front_gains
+from .front_page import front_gains
 from .published import PHOTOS_SUITE
 from .tables import (
     Table,

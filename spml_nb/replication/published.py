@@ -365,6 +365,9 @@ STAND_INS = {
     ),
 }
 
+# {name in the papers' tables: data set that photos stand in for}
+ORIGINAL_SETS = {'VOC': 'voc12', 'COCO': 'coco14', 'NUS': 'nus', 'CUB': 'cub'}
+
 DATASET_NAMES = {
     'voc12_animals': 'VOC 2012, photos with animals',
     'coco18': 'COCO, 18 classes',

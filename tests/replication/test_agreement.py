@@ -7,20 +7,20 @@ from front_rows import agreed, measured
 
 from spml_nb.replication import (
     agreement,
-    front_page_cells,
+    front_page,
     published,
 )
 
 
 @pytest.mark.silent('B')
 def test_no_cell_that_counts_has_a_baseline_of_another_source():
-    every = front_page_cells.front_gains(pd.DataFrame()).assign(
+    every = front_page.front_gains(pd.DataFrame()).assign(
         n=10, exercised=True, ours=1.0, like=1.0, like_half=0.5
     )
     counted = agreement.comparable_gains(every)
     places = {
         method.name: (method, published.index_cells(method.paper, method.table))
-        for method in front_page_cells.METHODS
+        for method in front_page.METHODS
     }
     for line in every[every.full.eq(False) & every.published.notna()].itertuples():
         method, cells = places[line.method]
@@ -44,9 +44,7 @@ def test_no_cell_that_counts_has_a_baseline_of_another_source():
 @pytest.mark.silent('B')
 def test_opmls_gains_are_over_its_own_zlpr_published_and_ours():
     line = (
-        front_page_cells.front_gains(pd.DataFrame())
-        .set_index(['method', 'panel'])
-        .loc[('OPML', 'VOC')]
+        front_page.front_gains(pd.DataFrame()).set_index(['method', 'panel']).loc[('OPML', 'VOC')]
     )
     assert line.published == pytest.approx(87.77 - 87.63)
     rows = [('OPML', p, 0.1, [0.5, 0.6, 0.4], True) for p in ('VOC', 'CUB')] + [

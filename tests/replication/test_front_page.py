@@ -24,8 +24,8 @@ from spml_nb.replication import (
     agreement,
     board,
     front_page,
-    front_page_cells,
     gains,
+    published,
     tables,
     without_clean,
 )
@@ -57,8 +57,8 @@ def test_two_pictures_are_the_same_bytes_small_and_self_contained(hml_on_voc):  
     ]
     assert all(link.startswith('#') for link in links)
     text = ''.join(tree.itertext())
-    assert all(method.name in text for method in front_page_cells.METHODS) and all(
-        panel in text for panel in front_page_cells.PANELS
+    assert all(method.name in text for method in front_page.METHODS) and all(
+        panel in text for panel in published.ORIGINAL_SETS
     )
     assert 'fully labelled validation images' in text and 'search budget' in text
 
@@ -118,7 +118,7 @@ def test_what_was_found_is_made_from_the_numbers():
     alone = agreed(one)
     assert (alone['own'], alone['proposed'].below) == (None, 2)
     assert 'rank correlation' not in front_page.front_findings(LEADERS, alone)
-    nothing = front_page_cells.front_gains(pd.DataFrame())
+    nothing = front_page.front_gains(pd.DataFrame())
     assert front_page.front_findings(None, agreed(nothing)) == ''
 
 
@@ -163,17 +163,15 @@ def test_the_answer_is_told_by_the_number_of_photos(exact):  # noqa: F811
 
 
 def test_a_gain_without_the_methods_own_mechanism_says_so():
-    known = pd.concat([lines_for(panel, SCORES) for panel in front_page_cells.PANELS])
+    known = pd.concat([lines_for(panel, SCORES) for panel in published.ORIGINAL_SETS])
     for acted in (0, 1):
-        text = front_page.format_front_table(
-            front_page_cells.front_gains(known.assign(exercised=acted))
-        )
+        text = front_page.format_front_table(front_page.front_gains(known.assign(exercised=acted)))
         assert ('| HML (HML Table 4) | +3.1 | not exercised |' in text) == (not acted)
 
 
 def test_without_any_run_everything_is_missing(monkeypatch):
-    outputs, nothing = settings.get_folder('outputs'), front_page_cells.front_gains(pd.DataFrame())
-    monkeypatch.setattr(front_page_cells, 'front_gains', lambda known: nothing)
+    outputs, nothing = settings.get_folder('outputs'), front_page.front_gains(pd.DataFrame())
+    monkeypatch.setattr(front_page, 'front_gains', lambda known: nothing)
     (outputs.parent / 'README.md').write_text(
         f'# Mine\n\n{front_page.BEGIN}\n{front_page.END}\nThe rest.\n'
     )
@@ -205,7 +203,7 @@ def test_the_same_record_elsewhere_gives_the_same_files(tmp_path):
 def test_what_readme_shows_is_what_the_record_says(monkeypatch):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))  # with the resampled test images
     known = tables.read_recorded_runs(ROOT / 'outputs' / 'runs.csv')
-    found = front_page_cells.front_gains(known)
+    found = front_page.front_gains(known)
     boards = gains.gains_of_suites(known)
     compared = agreement.source_agreement(found, agreement.gains_by_source(known), boards)
     remedy = 'give `make tables`: README.md or outputs/front.svg is older than outputs/runs.csv'
@@ -220,7 +218,7 @@ def test_what_readme_shows_is_what_the_record_says(monkeypatch):
     shown = between((ROOT / 'README.md').read_text())
     assert shown == front_page.format_front(found, findings, 'outputs/front.svg'), remedy
     assert (ROOT / 'outputs' / 'front.svg').read_bytes() == front_page.draw_front(found), remedy
-    two_way = next(method for method in front_page_cells.METHODS if method.name == 'Two-way*')
+    two_way = next(method for method in front_page.METHODS if method.name == 'Two-way*')
     compared = found.set_index(['method', 'panel'])
     table = pd.read_csv(ROOT / 'outputs' / 'two_way' / 'table7.csv').set_index(
         ['row', 'column']
@@ -274,3 +272,29 @@ def test_marks_that_do_not_enclose_one_part_change_nothing(tmp_path, text, count
         and counts in str(error.value)
     )
     assert (tmp_path / 'README.md').read_text() == text and not (tmp_path / 'outputs').exists()
+
+
+def test_a_gain_is_taken_seed_by_seed_over_the_same_head_and_over_plain_an(hml_on_voc):  # noqa: F811
+    line = hml_on_voc.set_index(['method', 'panel']).loc[('HML', 'VOC')]
+    effect = statistics.estimate_effect(
+        [1.0, 4.0, -0.5],
+        None,
+        statistics.default_image_error(published.find_stand_in('voc12', front_page.PHOTOS_SUITE)),
+    )
+    assert (line.ours, line.half, line.n, line.plain) == pytest.approx(
+        (1.5, effect.half_width, 3, 14 / 3), abs=1e-3
+    )
+    assert (
+        line.published == pytest.approx(2.2)
+        and hml_on_voc.set_index(['method', 'panel']).loc[('Two-way*', 'CUB'), 'n'] == -1
+    )
+    text = front_page.format_front(hml_on_voc, '', 'front.svg')
+    over_plain = statistics.estimate_effect(
+        [5.0, 7.0, 2.0], None, statistics.default_image_error('voc12_animals')
+    )  # as HML takes its gain
+    assert (line.effect.mean, line.effect.half_width) == pytest.approx(
+        (over_plain.mean, over_plain.half_width)
+    )
+    assert '| HML (HML Table 4) | +3.1 | missing | missing |' in text  # one set of four
+    assert 'Still missing: ' in text
+    assert b'missing' in front_page.draw_front(hml_on_voc)
