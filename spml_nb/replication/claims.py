@@ -14,7 +14,7 @@ import yaml
 from scipy import stats
 
 from ..base.errors import require_one_of
-from ..statistics import SIGNIFICANCE_LEVEL, Effect, Verdict
+from ..statistics import COMPARED, SIGNIFICANCE_LEVEL, Effect, Verdict
 from ..sweeps.queue import run_key
 from . import ablation_arms, figure_drawing, paper_figures
 from . import tables as papers
@@ -32,12 +32,14 @@ from .gains import mechanism_acted_in
 from .published import (
     ORDER,
     PHOTOS_SUITE,
+    UNCOUNTED,
     find_stand_in,
     index_cells,
     merge_mappings,
     read_paper,
     table_entry,
 )
+from .templates import render_template
 
 
 @dataclass(frozen=True)
@@ -674,3 +676,35 @@ def _forest_line(result: ClaimResult | PlaceResult) -> dict:
         'seeds': effect.seeds,
         'mixed': result.mixed and not math.isnan(result.published),
     }
+
+
+def count_verdicts(checked: pd.DataFrame) -> dict[str, int]:
+    """{verdict: number of claims with it}, for claims as from `report_claims`."""
+    counts = checked.ours.value_counts()
+    return {verdict: int(counts[verdict]) for verdict in Verdict if verdict in counts}
+
+
+def count_sizes(checked: pd.DataFrame) -> dict[str, int]:
+    """{size: number of claims with it}, for claims as from `report_claims`, without those
+    whose size cannot be compared.
+    """
+    counts = checked['size'].value_counts()
+    return {size: int(counts[size]) for size in COMPARED if size in counts}
+
+
+def format_verdicts(checked: pd.DataFrame) -> str:
+    """The verdicts on all papers, a line each, in Markdown with links from `outputs/`.
+
+    Args:
+        checked: As from `report_claims`, of all papers.
+    """
+    papers = []
+    for paper, of_paper in checked.groupby('paper', sort=False):
+        counts = {
+            'main': of_paper[of_paper.main].to_dict('records'),
+            'claims': len(of_paper),
+            'verdicts': count_verdicts(of_paper),
+            'sizes': count_sizes(of_paper),
+        }
+        papers.append(read_paper(paper) | counts)
+    return render_template('verdicts.md', papers=papers, uncounted=UNCOUNTED)

@@ -23,7 +23,6 @@ from . import (
     index_page,
     paper_conclusions,
     paper_figures,
-    paper_verdicts,
     published,
     without_clean,
 )
@@ -36,7 +35,7 @@ from .agreement import (
     source_agreement,
 )
 from .board import Leaders, find_leaders, method_levels, method_micro_f1
-from .experiments import choice
+from .experiments import choice, whole_network
 from .front_page import front_gains
 from .published import PHOTOS_SUITE
 from .tables import (
@@ -218,7 +217,7 @@ def _format_claims_page(checked: pd.DataFrame) -> str:
     return render_template(
         'claims.md',
         papers=papers,
-        sizes=paper_verdicts.count_sizes(checked[checked.ours == Verdict.UNDECIDED]),
+        sizes=claims.count_sizes(checked[checked.ours == Verdict.UNDECIDED]),
         suite=PHOTOS_SUITE,
         protocol=describe_protocol(PHOTOS_SUITE),
         uncounted=published.UNCOUNTED,
@@ -352,7 +351,7 @@ class Results:
 
     def verdicts(self) -> dict[str, int]:
         """{verdict: number of claims}."""
-        return paper_verdicts.count_verdicts(self.claims)
+        return claims.count_verdicts(self.claims)
 
 
 def _gather_results(
@@ -431,8 +430,8 @@ def _page_contents(results: Results, folder: Path) -> dict[str, str]:
     texts['claims.csv'] = _csv(results.claims)
     texts['claims.md'] = _format_claims_page(results.claims)
     texts['choice.md'] = _choice_page(results.runs)
-    texts['whole_network.md'] = paper_verdicts.format_whole_network(
-        paper_verdicts.gains_end_to_end(results.gains, results.runs, printed)
+    texts['whole_network.md'] = whole_network.format_end_to_end(
+        whole_network.gains_end_to_end(results.gains, results.runs, printed)
     )
     others = {name: what for name, what in _OTHER_PAGES.items() if (folder / name).is_file()}
     has_picture = (folder / 'front.svg').is_file()
@@ -485,7 +484,7 @@ def _readme(results: Results, boards: list[str], others: dict[str, str], has_pic
         **_board_fields(results.gains),
         picture=has_picture,
         **agreement_fields(results.agreement),
-        verdicts=paper_verdicts.format_verdicts(results.claims),
+        verdicts=claims.format_verdicts(results.claims),
         papers=papers,
         photos=_photo_sets(),
         **_search_protocol(),

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -28,10 +29,11 @@ from spml_nb.replication.claims import TableScores
 from spml_nb.replication.comparisons import SHARE, Number, decide_claim
 from spml_nb.replication.papers import two_way_figures
 from spml_nb.runs.config import Config, resolve
-from spml_nb.statistics import Verdict
+from spml_nb.statistics import Size, Verdict
 
 REPRODUCED, REVERSED, NONE, UNDECIDED, NOT_RUN, NOT_EXERCISED = Verdict
 CLAIMS = claims.read_claims()
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def claim_named(id):
@@ -839,3 +841,30 @@ def test_without_runs_nothing_is_decided_and_every_place_is_named(suite, paper):
         'note',
         'detectable',
     } - set(report)
+
+
+def test_a_papers_line_has_its_main_claims_with_both_words_and_links_that_lead_somewhere():
+    for paper in published.list_papers():
+        checked = claims.report_claims('photos', pd.DataFrame(), paper)
+        line = claims.format_verdicts(checked)
+        assert 1 <= checked.main.sum() <= 2
+        assert all(claim in line for claim in checked.claim[checked.main])
+        assert f'Of {len(checked)} claims {len(checked)} not run.' in line
+        assert (ROOT / 'nbs' / 'papers' / f'{paper}.ipynb').is_file()
+        assert len(line.split()) <= 60
+    checked.loc[checked.main, ['ours', 'sign', 'size']] = [
+        'reproduced',
+        'reproduced on average',
+        'mixed sources',
+    ]
+    checked.loc[checked.main, ['amount', 'half_width', 'published_amount']] = [1.77, 0.794, 3.2]
+    line = claims.format_verdicts(checked)
+    for words in ('Reproduced on average', 'mixed sources', '+1.77 ± 0.79', '+3.20†'):
+        assert words in line
+    assert len(line.split()) <= 60
+
+
+def test_sizes_are_counted_where_they_compare():
+    checked = pd.DataFrame({'size': [*Size, Size.SMALLER, Size.NOT_PRINTED]})
+    assert claims.count_sizes(checked) == {'as large': 1, 'smaller': 2, 'larger': 1}
+    assert claims.count_sizes(checked[checked['size'] == Size.MIXED]) == {}

@@ -618,7 +618,7 @@ def test_the_facade_gives_the_table():
 @pytest.mark.skipif(not (ROOT / 'outputs' / 'runs.csv').is_file(), reason='no table of record')
 def test_what_the_pages_say_of_lacs_second_stage_is_so():
     """How often its first epoch was the best, and that two queues were not full: in
-    paper_verdicts.py, lac_claims.py, lac_figures.py and papers/lac.ipynb.
+    paper_conclusions.py, lac_claims.py, lac_figures.py and papers/lac.ipynb.
     """
     known = tables.read_recorded_runs(ROOT / 'outputs' / 'runs.csv')
 

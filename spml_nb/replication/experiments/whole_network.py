@@ -4,7 +4,8 @@
 # `spml sweep whole_network --pack FOLDER` writes what to carry there. Rates differ less than seeds
 # do, so each rate is tried with two seeds and the best mean is chosen. OPML and LL-R were published
 # with SGD, the methods they are compared with were run with Adam: so four losses are trained with
-# both.
+# both. The board's runs of whole networks, on smaller photos, are compared with those of a head
+# alone.
 
 from collections.abc import Iterable
 from functools import partial
@@ -18,15 +19,18 @@ from ...sweeps.boards import suite_rows
 from ...sweeps.queue import run_stages
 from ...sweeps.search import (
     SEARCH_SEED,
+    SUITES,
     Row,
     draw_hparams,
     learning_rates,
     look_up_scores,
     search_configs,
 )
+from ..published import PHOTOS_SUITE, find_stand_in
 from .core import Experiment, choose_sets, format_csv, tabulate_runs, write_outputs
 
-# `gains` and `templates` are imported where they are used: a packed sweep plans without scipy
+# `gains`, `board` and `templates` are imported where they are used: a packed sweep plans without
+# scipy
 
 SUITE = 'photos_finetune'  # whose methods, heads and settings are taken
 DATASETS = ('voc12_animals', 'coco18', 'cub_crops')
@@ -219,6 +223,96 @@ def _grid(measured: pd.DataFrame, baseline: str, sets: list[str]) -> list[list[s
 
 def _cell(line) -> str:
     return f'{line.level:.1f}' if pd.isna(line.gain) else f'{line.level:.1f}; {line.effect}'
+
+
+_KEYS = ['dataset', 'loss', 'head', 'labels']
+_SHOWN = ['level', 'level_half', 'gain', 'gain_half', 'plain', 'plain_half', 'late', 'acted']
+
+
+def gains_end_to_end(
+    measured: pd.DataFrame, runs: pd.DataFrame, printed: list[dict]
+) -> pd.DataFrame:
+    """The gains of methods that train the whole network, beside those of a head on frozen features
+    and the printed ones.
+
+    Args:
+        measured: as from `gains.gains_of_suites`.
+        runs: as from `tables.read_recorded_runs`.
+        printed: as from `board.list_printed_rows`.
+
+    Returns:
+        DataFrame by dataset, loss, head and labels, the highest test mAP of a set first:
+
+        - level, level_half, gain, gain_half, plain, plain_half, late, acted: as from
+          `gains.join_baselines`
+        - the same with the suffix `_alone`, for the head on frozen features
+        - tried_low, tried_high: range of the test mAP in its search
+        - published, lowest, highest: mean and range of the printed gains over AN of the same
+          source, NaN without any
+    """
+    from .. import gains
+
+    gained = gains.join_baselines(measured[measured.choice == 'clean']).set_index(_KEYS)
+    network = gained.loc[gained.suite == SUITE, _SHOWN]
+    head_alone = gained.loc[gained.suite == PHOTOS_SUITE, _SHOWN]
+    tried = [
+        look_up_scores(search_configs(Row(*row), SUITE, dataset), runs).test_map
+        for dataset, *row in network.index
+    ]
+    network = network.assign(
+        tried_low=[scores.min() for scores in tried], tried_high=[scores.max() for scores in tried]
+    )
+    rows = network.join(head_alone.add_suffix('_alone')).join(_published_gains(printed))
+    return rows.sort_values(['dataset', 'level'], ascending=[True, False])
+
+
+def _published_gains(printed: list[dict]) -> pd.DataFrame:
+    """Mean and range of the printed gains, by `_KEYS`."""
+    rows = [
+        {
+            **line,
+            'dataset': find_stand_in(dataset, PHOTOS_SUITE),
+            'published': cell['theirs'],
+        }
+        for line in printed
+        for dataset, cell in line['cells'].items()
+        if not cell['uncounted']
+    ]
+    gained = pd.DataFrame(rows, columns=[*_KEYS, 'published']).groupby(_KEYS).published
+    return gained.agg(published='mean', lowest='min', highest='max')
+
+
+def format_end_to_end(gained: pd.DataFrame) -> str:
+    """The page on training the whole network, in Markdown with links from `outputs/`.
+
+    Args:
+        gained: as from `gains_end_to_end`.
+    """
+    from .. import board
+    from ..templates import page_headline, render_template
+
+    if not len(gained):
+        return 'None has runs yet.\n'
+    rows = gained.reset_index()
+    rows['notebook'] = [board.describe_method(loss)['notebook'] for loss in rows.loss]
+    behind = (gained.level_alone - gained.level).dropna()
+    not_run = {
+        dataset: [
+            f'{row.loss} ({row.head})'
+            for row in suite_rows(SUITE)
+            if (dataset, row.loss, row.head, row.labels) not in gained.index
+        ]
+        for dataset in SUITES[SUITE]['datasets']
+    }
+    return render_template(
+        'whole_network.md',
+        headline=page_headline(SUITE, rows.dataset.unique()),
+        rows=rows.to_dict('records'),
+        behind=behind[behind > 0],
+        compared=len(behind),
+        not_run={dataset: names for dataset, names in not_run.items() if names},
+        suite=SUITE,
+    )
 
 
 EXPERIMENT = Experiment(_sweep_whole_network, lambda record, measured: write_whole_network(record))
