@@ -11,9 +11,10 @@ import pandas as pd
 from ..base import files, settings
 from ..base.escaping import escape_for_markdown
 from ..base.files import write_changed
+from ..methods.core import find
 from ..runs.config import Config, resolve
 from ..statistics import Verdict
-from ..sweeps.search import SUITES, Row, search_configs
+from ..sweeps.search import SUITES, Row, search_configs, search_space
 from . import (
     board,
     claims,
@@ -44,6 +45,7 @@ from .tables import (
     cell_has_gain,
     cell_level_text,
     describe_lacking,
+    plan_cell,
     read_recorded_runs,
     table,
     table_command,
@@ -121,7 +123,7 @@ def format_table_page(table: Table) -> str:
 
 
 def table_section(paper: str, number: str, runs: pd.DataFrame) -> str:
-    """A table with its notes, in Markdown for a notebook.
+    """A table with its notes and the settings that its searches chose, in Markdown for a notebook.
 
     Args:
         paper: One of `published.list_papers()`.
@@ -131,7 +133,62 @@ def table_section(paper: str, number: str, runs: pd.DataFrame) -> str:
     Raises:
         SpmlError: For an unknown paper or table.
     """
-    return render_template('table_section.md', **_table_fields(table(paper, number, runs)))
+    section = render_template('table_section.md', **_table_fields(table(paper, number, runs)))
+    return section + _format_chosen_settings(paper, number, runs)
+
+
+def _format_chosen_settings(paper: str, number: str, runs: pd.DataFrame) -> str:
+    """The chosen settings as a table that opens on a click, in Markdown; '' if there are none."""
+    chosen = _tabulate_chosen_settings(paper, number, runs)
+    if chosen.empty:
+        return ''
+    header = ['learning rate; constants', *map(published.name_dataset, chosen.columns)]
+    rows = [
+        [search, *row] for search, row in zip(chosen.index, chosen.fillna('–').values, strict=True)
+    ]
+    return (
+        '\n<details><summary>Chosen learning rates and constants</summary>\n\n'
+        f'{files.markdown_table([header, *rows])}\n</details>\n'
+    )
+
+
+def _tabulate_chosen_settings(paper: str, number: str, runs: pd.DataFrame) -> pd.DataFrame:
+    """The settings that the finished searches behind a table chose on validation: text, a row for
+    each search and measure that chose in it, a column for each photo set.
+    """
+    chosen = {}
+    for cell in published.table_cells(paper, number).to_dict('records'):
+        plan = plan_cell(cell, PHOTOS_SUITE)
+        config = plan.choose(runs)
+        if config is not None:
+            name = _describe_search(config)
+            if plan.measure != 'validation':
+                name += f', by `{plan.measure}`'
+            chosen[name, config.dataset] = _describe_settings(config, plan.stated)
+    return pd.Series(chosen, dtype=str).unstack(sort=False) if chosen else pd.DataFrame()
+
+
+def _describe_search(config: Config) -> str:
+    """'hml, head linear, batches of 32': the method, and what is unusual in its search."""
+    names = [config.loss]
+    if config.head not in (find(config.loss).head, None):
+        names.append(f'head {config.head}')
+    if config.labels not in ('single', None):
+        names.append(f'labels {config.labels}')
+    if config.batch_size not in (SUITES[PHOTOS_SUITE]['config']['batch_size'], None):
+        names.append(f'batches of {config.batch_size}')
+    return ', '.join(names)
+
+
+def _describe_settings(config: Config, stated: dict) -> str:
+    """'0.0019; scale 17.9': the learning rate, and the hyper-parameters that the table does not
+    state.
+    """
+    hparams = resolve(config).hparams
+    searched = [
+        f'{name} {hparams[name]:.3g}' for name in search_space(config.loss) if name not in stated
+    ]
+    return '; '.join([f'{config.lr:.3g}', *searched])
 
 
 def claim_table(paper: str, runs: pd.DataFrame, tables: list[Table] | None = None) -> pd.DataFrame:
