@@ -594,7 +594,7 @@ def report_claims(
         - seeds: the fewest at a place
         - reproduced, decided, places: number of places that reproduce it, with runs, and in all
         - summary, measured, missing: in words all of it, the places with runs and those without
-        - forest: JSON list for `forest_plot.draw_forest`: the claim (place ''), then each
+        - forest: JSON list for `figure_drawing.draw_forest`: the claim (place ''), then each
           place with runs. Each has place, between, word, on_average, size, mean, low, high,
           published (beyond the bound), mean_told, published_told (without the bound), seeds and
           mixed (as in `ClaimResult`).

@@ -19,7 +19,6 @@ from . import (
     board,
     claims,
     figure_drawing,
-    forest_plot,
     gains,
     index_page,
     paper_conclusions,
@@ -482,7 +481,7 @@ def _page_contents(results: Results, folder: Path) -> dict[str, str]:
         texts[f'{each.paper}/table{each.number}.csv'] = _csv(cells.round(4))
         texts[f'{each.paper}/table{each.number}.md'] = format_table_page(each)
     for paper, checked in results.claims.groupby('paper'):
-        texts[f'{paper}/claims.svg'] = forest_plot.draw_forest(checked).decode()
+        texts[f'{paper}/claims.svg'] = figure_drawing.draw_forest(checked).decode()
     texts |= paper_conclusions.paper_pages(results.claims, results.runs)
     texts['claims.csv'] = _csv(results.claims)
     texts['claims.md'] = _format_claims_page(results.claims)
