@@ -60,10 +60,13 @@ SCORES = {
 def measured(rows):
     "As from `front_gains`: (method, panel, published, differences by seed, exercised)."
     effects = [statistics.estimate_effect(d) for *_, d, _ in rows]
+    by_name = {method.name: method for method in front_page.METHODS}
     return pd.DataFrame(
         [
             {
                 'method': m,
+                'own': by_name[m].own,
+                'over_plain': by_name[m].over_plain,
                 'panel': p,
                 'published': theirs,
                 'uncounted': '',

@@ -1,23 +1,33 @@
-"""The trials of `observed_choice`: which runs there are, how they are trained, and their record."""
+"""The trials of `observed_choice`: which runs there are, how their labels are drawn, how every rule
+watches them, and their record.
+"""
 
+import contextlib
+import io
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from multiprocessing import get_context
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from ... import metrics
 from ...base import settings
-from ...base.errors import require_one_of
+from ...base.errors import SpmlError, require_one_of
 from ...base.files import write_arrays, write_atomically
+from ...data.labels import observe
 from ...runs.config import Config
-from ...sweeps.queue import check_launch, format_duration
-from ...sweeps.search import Row, search_configs
-from ...training.task import make_task
+from ...sweeps.queue import check_launch, format_duration, load_finished_runs
+from ...sweeps.search import Row, choose_config, search_configs
+from ...training.selection import classes_seen_in_training
+from ...training.task import Task, make_task
+from ...training.trainer import Trainer, train
 from .core import choose_sets, format_csv
 from .observed_choice import (
     CHOSEN_RULE,
@@ -32,15 +42,15 @@ from .observed_choice import (
     LABELS_DRAWS,
     LABELS_METHODS,
     METHODS,
+    PATIENCE,
     SALIENT,
     SEEDS,
     SUITE,
     measure_photo_choice,
     read_trials,
+    score_rules,
     score_thresholds,
 )
-from .observed_choice_labels import describe_draw, draw_salient_labels, measure_salience
-from .observed_choice_watch import train_watched, trials_folder
 
 
 @dataclass(frozen=True)
@@ -114,6 +124,161 @@ def _plan_all(datasets: list[str]) -> dict[Trial, Config]:
     return trials
 
 
+class Watch:
+    """Scores a run by every rule after each epoch: an `on_step` of `training.train`.
+
+    Args:
+        patience: epochs without a better score after which a rule stops; 0: never.
+
+    Attributes:
+        best: {rule: (epoch, value on validation, test mAP)} at the best epoch of each rule, in
+            percent.
+        logits: {'val', 'test': (N, C) float64} at the best epoch of `CHOSEN_RULE`.
+    """
+
+    def __init__(self, patience: int):
+        self.patience = patience
+        self.best = {}
+        self.logits = {}
+        self._stopped = set()
+
+    def __call__(self, trainer: Trainer, index, outputs, loss):
+        "Called after each step, of which no rule makes use."
+
+    def end_epoch(self, trainer: Trainer):
+        "Score the epoch by every rule, and end the run when all rules have stopped."
+        task = trainer.task
+        val, test = (
+            trainer.predict(trainer.module, rows).cpu().double().numpy()
+            for rows in (task.val, task.test)
+        )
+        true_val, true_test = (task.data.labels[rows] > 0 for rows in (task.val, task.test))
+        values = score_rules(val, task.observed_val, true_val, classes_seen_in_training(task))
+        test_map = 100 * float(metrics.average_precision(test, true_test).mean())
+        for rule in values:
+            if rule in self._stopped:
+                continue
+            if rule not in self.best or values[rule] > self.best[rule][1]:
+                self.best[rule] = (trainer.epoch, values[rule], test_map)
+                if rule == CHOSEN_RULE:
+                    self.logits = {'val': val, 'test': test}
+            if self.patience and trainer.epoch - self.best[rule][0] >= self.patience:
+                self._stopped.add(rule)
+        if len(self._stopped) == len(values):
+            for choice in trainer.choices:
+                choice.over = True
+
+
+def trials_folder() -> Path:
+    """The folder of finished trials that are not in the record yet, in the setting `runs`."""
+    return settings.get_folder('runs') / 'observed_choice'
+
+
+def _train_watched(config: Config, task: Task, name: str) -> Watch:
+    """Train a run and delete its folder.
+
+    Args:
+        config: a method's schedule of `epochs` is run to its end, any other with `PATIENCE`.
+        name: of the folder, one for each run that is trained at the same time.
+    """
+    watch = Watch(PATIENCE if config.epochs is None else 0)
+    folder = trials_folder() / 'training' / name
+    shutil.rmtree(folder, ignore_errors=True)  # of a killed run
+    with contextlib.redirect_stdout(io.StringIO()):
+        train(config, task=task, root=folder, on_step=watch)
+    shutil.rmtree(folder)
+    return watch
+
+
+def measure_salience(dataset: str) -> np.ndarray:
+    """How obvious each label is in each photo, to a head trained on all labels of other photos.
+
+    The photos of training and validation are halved; each half is scored by a head trained on the
+    other, with the settings that the board's search chose for BCE on all labels. The logits are
+    kept in `trials_folder()`.
+
+    Args:
+        dataset: one of `LABELS_DATASETS`.
+
+    Returns:
+        (N, C) logits for all photos of the set; 0 for the test photos.
+
+    Raises:
+        SpmlError: while a run of that search is missing.
+    """
+    file = trials_folder() / f'salience-{dataset}.npz'
+    if file.is_file():
+        return np.load(file)['logits']
+    config = choose_config(
+        search_configs(Row('bce', labels='full'), SUITE, dataset), load_finished_runs()
+    )
+    if config is None:
+        raise SpmlError(
+            f'the salience of the labels of {dataset!r} comes from the best head on all labels, '
+            f'and runs of its search are missing. Run `spml sweep methods --dataset {dataset}`.'
+        )
+    task = make_task(config)
+    true = task.data.labels
+    photos = np.concatenate([task.train, task.val])
+    order = np.random.default_rng(config.seed).permutation(photos)
+    halves = [np.sort(half) for half in np.array_split(order, 2)]
+    logits = np.zeros(true.shape)
+    for learnt, val in (halves, halves[::-1]):
+        half = Task(
+            task.data, learnt, val, task.test, observed=true[learnt], observed_val=true[val]
+        )
+        watch = _train_watched(config.changed(patience=0), half, file.stem)
+        logits[val] = watch.logits['val']
+    write_arrays(file, {'logits': logits})
+    return logits
+
+
+def draw_salient_labels(task: Task, logits: np.ndarray, seed: int) -> Task:
+    """Replace the observed labels by one positive per photo, drawn with the odds p/(1 − p) of each.
+
+    Args:
+        task: with any observed labels.
+        logits: (N, C) of p, as from `measure_salience`.
+        seed: of the draw.
+    """
+    photos = np.sort(np.concatenate([task.train, task.val]))
+    true = task.data.labels
+    observed = np.zeros_like(true)
+    observed[photos] = observe(
+        true[photos], 1, 0, weights=np.exp(logits[photos]), seed=seed, unknown='ignore'
+    )
+    return replace(task, observed=observed[task.train], observed_val=observed[task.val])
+
+
+def describe_draw(task: Task, logits: np.ndarray) -> dict[str, float]:
+    """Which label is observed in the training and validation photos that have several.
+
+    Args:
+        task: with one observed positive per photo.
+        logits: (N, C), as from `measure_salience`.
+
+    Returns:
+        Percent: several (photos with several labels); of these photos, by_chance (the expected
+        share that show one certain label), most_frequent and most_salient (those that show the
+        label that most photos have, or the one with the highest logit).
+    """
+    photos = np.concatenate([task.train, task.val])
+    true = task.data.labels[photos] > 0
+    observed = np.concatenate([task.observed, task.observed_val]) > 0
+    counts, several = true.sum(0), true.sum(1) > 1
+    true, observed, logits = true[several], observed[several], logits[photos][several]
+    shown = observed.argmax(1)
+    most_frequent = np.where(true, counts, -1).argmax(1)
+    most_salient = np.where(true, logits, -np.inf).argmax(1)
+    shares = {
+        'several': several,
+        'by_chance': 1 / true.sum(1),
+        'most_frequent': shown == most_frequent,
+        'most_salient': shown == most_salient,
+    }
+    return {name: 100 * float(np.mean(values)) for name, values in shares.items()}
+
+
 def run_trial(trial: Trial, config: Config) -> dict:
     """Train a run, score it by every rule and way, and write the scores and its validation logits
     into `trials_folder()`.
@@ -137,7 +302,7 @@ def run_trial(trial: Trial, config: Config) -> dict:
         if trial.labels == SALIENT:
             task = draw_salient_labels(task, salience, config.label_seed)
         line |= describe_draw(task, salience)
-    watch = train_watched(config, task, trial.name)
+    watch = _train_watched(config, task, trial.name)
     for rule, (epoch, value, test_map) in watch.best.items():
         line |= {rule: value, f'{rule}_epoch': epoch, f'{rule}_test': test_map}
     val, test = watch.logits['val'], watch.logits['test']
