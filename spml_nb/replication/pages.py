@@ -537,7 +537,7 @@ def _readme(results: Results, boards: list[str], others: dict[str, str], has_pic
         headline=page_headline(PHOTOS_SUITE, SUITES[PHOTOS_SUITE]['datasets']),
         pages=others,
         boards=boards,
-        **_board_fields(results.gains),
+        **_board_fields(results),
         picture=has_picture,
         **agreement_fields(results.agreement),
         verdicts=claims.format_verdicts(results.claims),
@@ -547,9 +547,9 @@ def _readme(results: Results, boards: list[str], others: dict[str, str], has_pic
     )
 
 
-def _board_fields(measured: pd.DataFrame) -> dict:
+def _board_fields(results: Results) -> dict:
     """The fields of the board in Markdown."""
-    rows = board.list_board_rows(measured, {})
+    rows = board.list_board_rows(results.gains, {})
     groups = board.group_by_sets(rows)
     most = max(len(group['sets']) for group in groups)
     single = [group for group in groups if group['sets'] and not group['all_labels']]
@@ -558,8 +558,8 @@ def _board_fields(measured: pd.DataFrame) -> dict:
     return {
         'listed': listed,
         'unlisted': sum(len(group['rows']) for group in unlisted),
-        'summary': board.summarize_board(measured),
-        'leading': find_leaders(method_levels(measured), method_micro_f1(measured)),
+        'summary': board.summarize_board(results.gains),
+        'leading': results.leading,
         'without_clean': without_clean.read_without_clean(),
         'names': {row['loss']: board.describe_method(row['loss']) for row in rows},
         'run_on': published.name_dataset,
