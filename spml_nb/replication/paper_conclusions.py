@@ -23,7 +23,8 @@ from ..base.files import markdown_table
 from ..methods.core import resolve_hparams
 from ..statistics import EQUIVALENCE_MARGIN, Effect, Scores, format_signed, pool_effects
 from ..sweeps.search import SUITES, Row, final_configs, search_space
-from . import ablation_arms, figure_drawing, gains, paper_figures, published, tables
+from . import figure_drawing, gains, paper_figures, published, tables
+from .experiments import two_steps
 from .published import PHOTOS_SUITE, UNCOUNTED
 from .templates import render_template
 
@@ -277,19 +278,25 @@ def _lac(runs: pd.DataFrame) -> dict:
     }
 
 
-def _lac_in_two_steps(runs: pd.DataFrame) -> dict[str, Effect]:
-    "{column of Table 3: gain of LAC by the rate and δ of AN + PLC's search over its own search}."
-    ablation = ablation_arms.read_ablations()['lac_parts']
-    effects = {}
-    for column, dataset in ablation.columns.items():
-        in_two_steps = ablation_arms.arm_scores(ablation, 'queue', dataset, runs)
-        searched = tables.read_measures(
-            final_configs(Row('lac'), PHOTOS_SUITE, dataset, runs), 'mAP', runs
-        )
-        effect = gains.estimate_gain(in_two_steps, searched)
-        if effect.seeds > 1:
-            effects[column] = effect
-    return effects
+def _lac_in_two_steps(runs: pd.DataFrame) -> dict:
+    "Gains of LAC searched in two steps over LAC searched in one, and over AN on two heads."
+    scores = two_steps.two_step_scores(runs)
+    if not scores:
+        return {}
+    bases = {
+        'over_one': two_steps.LAC,
+        'same_head': Row('an', 'labelwise'),
+        'plain': Row('an', 'linear'),
+    }
+    answers = {}
+    for name, base in bases.items():
+        effects = []
+        for dataset, in_two_steps in scores.items():
+            configs = final_configs(base, PHOTOS_SUITE, dataset, runs)
+            base_scores = tables.read_measures(configs, 'mAP', runs)
+            effects.append(gains.estimate_gain(in_two_steps, base_scores))
+        answers[name] = answer_effects([effect for effect in effects if effect.seeds > 1])
+    return answers | {'sets': list(scores)}
 
 
 def _two_way(runs: pd.DataFrame) -> dict:

@@ -16,6 +16,7 @@ EXPERIMENTS = (
     'observed_choice',
     'budget',
     'ablations',
+    'two_steps',
     'clean_photos',
     'more_photos',
     'second_backbone',

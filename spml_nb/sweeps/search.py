@@ -47,13 +47,20 @@ def draw_hparams(loss: str, k: int) -> dict:
     Returns:
         {hyper-parameter: value}; empty for k=0.
     """
-    if k == 0:
-        return {}
-    distributions = search_space(loss)
-    numbers = _uniform_numbers(f'{loss} {k}', len(distributions))
+    return draw_values(f'{loss} {k}', search_space(loss)) if k else {}
+
+
+def draw_values(name: str, distributions: dict) -> dict:
+    """Draw a value from each distribution; the same for a name on every machine.
+
+    Args:
+        name: of the draw.
+        distributions: as from `search_space`.
+    """
+    numbers = _uniform_numbers(name, len(distributions))
     return {
-        name: distribution(u)
-        for (name, distribution), u in zip(distributions.items(), numbers, strict=True)
+        value: distribution(u)
+        for (value, distribution), u in zip(distributions.items(), numbers, strict=True)
     }
 
 
