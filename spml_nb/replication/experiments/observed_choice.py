@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['RULES', 'CHOSEN_RULE', 'NEGATIVE_RULES', 'RECALLS', 'SAMPLES', 'REPEATS', 'WAYS', 'PHOTOS', 'PHOTO_SAMPLES',
-           'METHODS', 'DATASETS', 'SEEDS', 'SUITE', 'PATIENCE', 'EVEN', 'SALIENT', 'LABELS', 'LABELS_DATASETS',
-           'LABELS_METHODS', 'LABELS_DRAWS', 'KEYS', 'FILE', 'FILE_PHOTOS', 'FILE_LABELS', 'COMPARED_RULES',
-           'score_rules', 'choose_thresholds', 'score_thresholds', 'measure_photo_choice', 'read_trials',
-           'measure_choice_losses', 'average_choice_losses', 'join_label_trials', 'count_label_losses',
+           'METHODS', 'DATASETS', 'SEEDS', 'SUITE', 'PATIENCE', 'EVEN', 'SALIENT', 'GROUPED', 'LABELS',
+           'LABELS_DATASETS', 'LABELS_METHODS', 'LABELS_DRAWS', 'KEYS', 'FILE', 'FILE_PHOTOS', 'FILE_LABELS',
+           'COMPARED_RULES', 'score_rules', 'choose_thresholds', 'score_thresholds', 'measure_photo_choice',
+           'read_trials', 'measure_choice_losses', 'average_choice_losses', 'join_label_trials', 'count_label_losses',
            'average_over_sets', 'compare_label_rules', 'compare_with_even_draw', 'average_thresholds',
            'count_named_labels', 'average_photo_choice']
 
@@ -209,12 +209,13 @@ SUITE = 'photos'
 PATIENCE = 10  # epochs without a better score after which a rule stops
 
 # %% ../../../nbs/replication/experiments/observed_choice.ipynb #5a11e702
-EVEN, SALIENT = 'single', 'salient'
+EVEN, SALIENT, GROUPED = 'single', 'salient', 'grouped'
 LABELS = {
     EVEN: 'even',
     'single-frequent': 'frequent',
     'single+3-negatives': 'sure negatives',
     SALIENT: 'salient',
+    GROUPED: 'grouped',
 }
 LABELS_DATASETS = ('voc12_animals', 'coco18', 'mirflickr14', 'ccp')
 LABELS_METHODS = ('an', 'em', 'hml', 'two_way_class')

@@ -45,7 +45,7 @@ from .observed_choice import (
     measure_choice_losses,
     read_trials,
 )
-from .observed_choice_trials import sweep_observed_choice
+from .observed_choice_trials import GROUP_SIZE, sweep_observed_choice
 
 MISSING = '–'
 RULE_NAMES = RULES | NEGATIVE_RULES
@@ -103,6 +103,7 @@ def format_label_draws(trials: pd.DataFrame) -> str:
         'observed_choice_labels.md',
         methods=[board.describe_method(loss)['name'] for loss in LABELS_METHODS],
         draws=LABELS_DRAWS,
+        group_size=GROUP_SIZE,
         seeds=trials.seed.nunique(),
         rule=RULES[CHOSEN_RULE],
         sets=[name for name in LABELS_DATASETS if name in set(trials.dataset)],

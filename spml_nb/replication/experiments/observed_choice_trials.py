@@ -36,6 +36,7 @@ from .observed_choice import (
     FILE,
     FILE_LABELS,
     FILE_PHOTOS,
+    GROUPED,
     KEYS,
     LABELS,
     LABELS_DATASETS,
@@ -103,10 +104,8 @@ def plan_label_trials(dataset: str, seed: int) -> dict[Trial, Config]:
         if trial.loss in LABELS_METHODS and trial.draw < LABELS_DRAWS
     }
     return {
-        # `SALIENT` is no setting of a run: `run_trial` draws these labels
-        replace(trial, labels=labels): config
-        if labels == SALIENT
-        else config.changed(labels=labels)
+        # those in `DRAWS` are no setting of a run: `run_trial` draws these labels
+        replace(trial, labels=labels): config if labels in DRAWS else config.changed(labels=labels)
         for labels in LABELS
         if labels != EVEN
         for trial, config in even.items()
@@ -190,6 +189,9 @@ def _train_watched(config: Config, task: Task, name: str) -> Watch:
     return watch
 
 
+GROUP_SIZE = 20  # photos, on the mean
+
+
 def measure_salience(dataset: str) -> np.ndarray:
     """How obvious each label is in each photo, to a head trained on all labels of other photos.
 
@@ -241,13 +243,44 @@ def draw_salient_labels(task: Task, logits: np.ndarray, seed: int) -> Task:
         logits: (N, C) of p, as from `measure_salience`.
         seed: of the draw.
     """
-    photos = np.sort(np.concatenate([task.train, task.val]))
-    true = task.data.labels
-    observed = np.zeros_like(true)
+    photos = _labelled_photos(task)
+    observed = np.zeros_like(task.data.labels)
     observed[photos] = observe(
-        true[photos], 1, 0, weights=np.exp(logits[photos]), seed=seed, unknown='ignore'
+        task.data.labels[photos], 1, 0, weights=np.exp(logits[photos]), seed=seed, unknown='ignore'
     )
     return replace(task, observed=observed[task.train], observed_val=observed[task.val])
+
+
+def draw_grouped_labels(task: Task, logits: np.ndarray, seed: int) -> Task:
+    """Replace the observed labels by one positive per photo, the same one in photos that are alike
+    wherever they have it.
+
+    The groups come from k-means on the logits. Each has an order of classes, drawn by chance; its
+    photos show the first class that they have.
+
+    Args:
+        task, logits, seed: as in `draw_salient_labels`.
+    """
+    from scipy.cluster.vq import kmeans2  # slow to import and seldom needed
+
+    photos = _labelled_photos(task)
+    random = np.random.default_rng(seed)
+    count = max(1, len(photos) // GROUP_SIZE)
+    _, groups = kmeans2(logits[photos], count, minit='++', seed=random)
+    classes = np.arange(logits.shape[1])
+    places = random.permuted(np.tile(classes, (count, 1)), axis=1)  # of classes in each order
+    true = task.data.labels[photos] > 0
+    first = np.where(true, places[groups], len(classes)).argmin(1)
+    observed = np.zeros_like(task.data.labels)
+    observed[photos] = true & (classes == first[:, None])
+    return replace(task, observed=observed[task.train], observed_val=observed[task.val])
+
+
+DRAWS = {SALIENT: draw_salient_labels, GROUPED: draw_grouped_labels}
+
+
+def _labelled_photos(task: Task) -> np.ndarray:
+    return np.sort(np.concatenate([task.train, task.val]))
 
 
 def describe_draw(task: Task, logits: np.ndarray) -> dict[str, float]:
@@ -299,8 +332,8 @@ def run_trial(trial: Trial, config: Config) -> dict:
     line = asdict(trial)
     if trial.labels != EVEN:
         salience = measure_salience(trial.dataset)
-        if trial.labels == SALIENT:
-            task = draw_salient_labels(task, salience, config.label_seed)
+        if trial.labels in DRAWS:
+            task = DRAWS[trial.labels](task, salience, config.label_seed)
         line |= describe_draw(task, salience)
     watch = _train_watched(config, task, trial.name)
     for rule, (epoch, value, test_map) in watch.best.items():

@@ -23,9 +23,9 @@ from ...sweeps.search import (
     final_seeds,
     search_configs,
 )
+from ..gains import collect_scores
 from ..published import PHOTOS_SUITE
 from .core import Experiment, choose_sets, make_staged_sweep, plan_chosen_runs, tabulate_runs
-from .scores import collect_scores
 
 FIRST = Row('lac_plc', 'labelwise')
 LAC = Row('lac', 'labelwise')

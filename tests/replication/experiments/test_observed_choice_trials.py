@@ -22,10 +22,12 @@ from spml_nb.replication.experiments.observed_choice import (
     read_trials,
 )
 from spml_nb.replication.experiments.observed_choice_trials import (
+    GROUP_SIZE,
     Trial,
     Watch,
     collect_trials,
     describe_draw,
+    draw_grouped_labels,
     draw_salient_labels,
     measure_salience,
     plan_label_trials,
@@ -43,13 +45,13 @@ def test_other_draws_are_planned_beside_the_even_one():
         for dataset in LABELS_DATASETS
         for seed in SEEDS
     }
-    assert sum(map(len, plans.values())) == 720
+    assert sum(map(len, plans.values())) == 960
     planned = plans['ccp', 1000]
     even = plan_trials('ccp', 1000)
     assert {trial.labels for trial in planned} == set(LABELS) - {'single'}
     for trial, drawn in planned.items():
         same = even[Trial(trial.dataset, trial.loss, trial.draw, trial.seed)]
-        drawn_by_run = 'single' if trial.labels == 'salient' else trial.labels
+        drawn_by_run = 'single' if trial.labels in ('salient', 'grouped') else trial.labels
         assert drawn == same.changed(labels=drawn_by_run)
     names = {trial.name for trial in [*planned, *even]}
     assert len(names) == len(planned) + len(even)
@@ -70,7 +72,7 @@ def test_finished_runs_are_collected_once(tmp_path, monkeypatch):
         sweep_observed_choice(['nuswide'], dry_run=True)
     told = []
     table = sweep_observed_choice(['ccp'], dry_run=True, tell=told.append)
-    assert len(table) == 420 and (table.state == 'done').sum() == 3 and '417 are missing' in told[0]
+    assert len(table) == 480 and (table.state == 'done').sum() == 3 and '477 are missing' in told[0]
 
 
 def test_runs_whose_labels_are_not_drawn_evenly_have_a_record_of_their_own(tmp_path, monkeypatch):
@@ -138,6 +140,42 @@ def test_a_salient_draw_shows_one_true_label_and_rather_the_salient_one(several_
         repeated += draw_salient_labels(task, logits, seed).observed[row, pair]
     gap = np.subtract(*logits[task.train[row], pair])
     assert repeated[0] / 400 == pytest.approx(1 / (1 + np.exp(-gap)), abs=0.08)
+
+
+def follows_one_order(true, shown):
+    "Whether an order of classes explains that each photo shows a class and not its others."
+    before = {
+        (first, other)
+        for classes, first in zip(true, shown.tolist(), strict=True)
+        for other in np.flatnonzero(classes).tolist()
+        if other != first
+    }
+    return not any((other, first) in before for first, other in before)
+
+
+def test_photos_of_a_group_show_the_same_label_wherever_they_have_it(several_labels):
+    task, _ = several_labels
+    photos = np.concatenate([task.train, task.val])
+    groups = len(photos) // GROUP_SIZE
+    occasion = np.arange(300) % groups
+    random = np.random.default_rng(1)
+    logits = 10 * random.normal(size=(groups, 5))[occasion] + 0.01 * random.normal(size=(300, 5))
+
+    def count_ordered(task):
+        observed = np.concatenate([task.observed, task.observed_val]) > 0
+        assert (observed.sum(1) == 1).all() and (true | ~observed).all()
+        shown = observed.argmax(1)
+        return sum(
+            follows_one_order(true[rows], shown[rows])
+            for rows in (np.flatnonzero(occasion[photos] == k) for k in range(groups))
+        )
+
+    true = task.data.labels[photos] > 0
+    drawn = draw_grouped_labels(task, logits, seed=3)
+    assert count_ordered(drawn) >= groups - 3  # k-means may halve some
+    assert count_ordered(task) <= 3
+    other = draw_grouped_labels(task, logits, seed=4)
+    assert not np.array_equal(other.observed, drawn.observed)
 
 
 def test_a_draw_is_described_by_what_photos_with_several_labels_show(several_labels):
