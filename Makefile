@@ -9,6 +9,8 @@
 PYTHON ?= python3
 BIN = .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Tests start some two hundred processes; without its compiled modules each would compile the package again.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test test-all types tables docs bench setup check export notebooks clean-venv
 
@@ -16,10 +18,10 @@ demo: setup
 	papermill nbs/train.ipynb out.ipynb -p loss em
 
 test: setup check notebooks
-	OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile -m "not slow"
+	OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-all: setup check notebooks
-	OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile --cov=spml_nb --cov-report=term:skip-covered --cov-fail-under=90
+	OMP_NUM_THREADS=1 python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --cov=spml_nb --cov-report=term:skip-covered --cov-fail-under=90
 
 tables: setup
 	spml tables

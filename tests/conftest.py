@@ -49,6 +49,26 @@ def pytest_configure(config):
     os.environ['SPML_NB_CACHE'] = config.cache_of_tests.name
 
 
+# Files of few tests and long ones. They begin first: a process that takes one last lets the others
+# wait (`--no-loadscope-reorder` in Makefile keeps this order).
+LONG = (
+    'test_rehearsal.py',
+    'test_faults_kill.py',
+    'test_website.py',
+    'test_jupyterlab.py',
+    'test_types.py',
+    'test_tutorials.py',
+    'test_wheel.py',
+    'test_other_loops.py',
+    'test_notebooks.py',
+    'test_pages.py',
+)
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
 def pytest_unconfigure(config):
     if hasattr(config, 'cache_of_tests'):
         config.cache_of_tests.cleanup()
