@@ -4,6 +4,7 @@ the tests that use it are skipped.
 
 import json
 import os
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +15,7 @@ from PIL import Image
 
 from spml_nb import training
 from spml_nb.base import settings
+from spml_nb.runs import record
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / 'shared'
@@ -72,6 +74,17 @@ def pytest_collection_modifyitems(items):
 def pytest_unconfigure(config):
     if hasattr(config, 'cache_of_tests'):
         config.cache_of_tests.cleanup()
+
+
+@pytest.fixture(scope='session', autouse=True)
+def parse_each_record_once():
+    """Tests read outputs/runs.csv dozens of times, and each time takes a second. A text that was
+    parsed is not parsed again; every reader gets a copy of the table.
+    """
+    parse = lru_cache(maxsize=4)(record._parse_record)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record, '_parse_record', lambda *text, **how: parse(*text, **how).copy())
+        yield
 
 
 @pytest.fixture(scope='session')

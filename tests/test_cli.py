@@ -8,11 +8,11 @@ import shutil
 import subprocess
 import sys
 import warnings
-from functools import cache
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from conftest import draw_photo_folder
 from patience import within
 from PIL import Image
 from quick import fields
@@ -45,38 +45,60 @@ from spml_nb.use import predict as prediction
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.mark.parametrize(
-    'words',
-    [
-        '--help',
-        '--version',
-        'train --help',
-        'compare --help',
-        'presets --paper lac',
-        'runs',
-        'runs -p loss em --state done',
-        'runs --csv --sort lr',
-        'runs --leftovers',
-        'data',
-        'data FOLDER --check',
-        'import FOLDER FOLDER-new',
-        'doctor --quick',
-    ],
+LISTING = (
+    '--help',
+    '--version',
+    'train --help',
+    'compare --help',
+    'presets --paper lac',
+    'runs',
+    'runs -p loss em --state done',
+    'runs --csv --sort lr',
+    'runs --leftovers',
+    'data',
+    'data FOLDER --check',
+    'import FOLDER FOLDER-new',
+    'doctor --quick',
 )
-def test_what_only_lists_loads_no_torch(words, photo_folder):
-    # importing torch raises
-    code = (
-        'import sys; sys.modules["torch"] = None; from spml_nb.cli import main; '
-        'sys.exit(main(sys.argv[1:]))'
-    )
+# importing torch raises
+WITHOUT_TORCH = """
+import contextlib, io, json, sys
+
+sys.modules['torch'] = None
+from spml_nb.cli import main
+
+for command in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(command)
+        except SystemExit as end:
+            code = end.code
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+@pytest.fixture(scope='module')
+def listed(tmp_path_factory):
+    "{words: (exit status, output, errors)} in one process, which can import no torch."
+    place = tmp_path_factory.mktemp('listed')
+    folder = str(draw_photo_folder(place / 'photos'))
+    commands = [words.replace('FOLDER', folder).split() for words in LISTING]
     done = subprocess.run(
-        [sys.executable, '-c', code, *words.replace('FOLDER', str(photo_folder)).split()],
+        [sys.executable, '-c', WITHOUT_TORCH, json.dumps(commands)],
+        env=os.environ
+        | {'SPML_NB_RUNS': str(place / 'runs'), 'SPML_NB_OUTPUTS': str(place / 'outputs')},
         capture_output=True,
         text=True,
     )
-    assert (
-        (done.returncode == 0 or words == 'doctor --quick') and done.stdout and not done.stderr
-    ), done.stderr
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return dict(zip(LISTING, map(json.loads, done.stdout.splitlines()), strict=True))
+
+
+@pytest.mark.parametrize('words', LISTING)
+def test_what_only_lists_loads_no_torch(words, listed):
+    code, out, err = listed[words]
+    assert (code == 0 or words == 'doctor --quick') and out and not err, err
 
 
 def test_the_version_is_printed(capsys):
@@ -440,8 +462,6 @@ def asked(monkeypatch):
 
 def test_like_takes_every_value_of_a_line_of_the_record(asked, monkeypatch):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))
-    # reading it takes most of the time of a command
-    monkeypatch.setattr(record, 'read_record', cache(record.read_record))
     lines = record.read_record(ROOT / 'outputs' / 'runs.csv')
     some = pd.concat(
         [
@@ -450,10 +470,9 @@ def test_like_takes_every_value_of_a_line_of_the_record(asked, monkeypatch):
             lines[lines.loss.isin(['hml', 'opml_sp'])].head(2),
         ]
     )
-    for line in some.itertuples():
-        for name in (line.run, line.key):
-            main(['train', '--like', name])
-            assert science_key(resolve(asked.pop())) == line.key
+    for k, line in enumerate(some.itertuples()):
+        main(['train', '--like', (line.run, line.key)[k % 2]])
+        assert science_key(resolve(asked.pop())) == line.key
 
 
 def test_like_is_changed_by_what_is_given(asked, monkeypatch):

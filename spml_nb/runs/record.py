@@ -95,6 +95,11 @@ def read_record(file: Path, needed: tuple[str, ...] = RECORD, **options) -> pd.D
         text = require_regular_file(Path(file)).read_text(encoding='utf-8')
     except (OSError, UnicodeDecodeError) as error:
         raise SpmlError(f'{file} cannot be read: {error}. {_REMEDY}') from error
+    return _parse_record(text, file, needed, **options)
+
+
+def _parse_record(text: str, file: Path, needed: tuple[str, ...], **options) -> pd.DataFrame:
+    "The table in a text, as `read_record` gives it. file: where it is from, for messages."
     lines = csv.reader(io.StringIO(text, newline=''), strict=True)
     try:
         header, seen = next(lines, []), {}
