@@ -14,8 +14,9 @@ import pandas as pd
 import pytest
 from recorded import of_a_suite
 from scipy import stats
+from worked_out import paper_claims
 
-from spml_nb.replication import claims, front_page, tables
+from spml_nb.replication import front_page, tables
 from spml_nb.runs.record import read_record
 
 RECORD = Path(__file__).resolve().parents[1] / 'outputs' / 'runs.csv'
@@ -133,9 +134,8 @@ CLAIMS = {  # claim: method, those it is compared with, columns
 }
 
 
-@cache
 def report(paper):
-    return claims.report_claims('photos', tables.read_recorded_runs(RECORD), paper).set_index('id')
+    return paper_claims(paper).set_index('id')
 
 
 @pytest.mark.parametrize('id', CLAIMS)

@@ -16,8 +16,7 @@ import pytest
 import yaml
 from recorded import of_a_suite
 from scipy import stats
-
-from spml_nb.replication import claims, tables
+from worked_out import paper_claims
 
 ROOT = Path(__file__).resolve().parents[1]
 ASSETS = ROOT / 'spml_nb' / 'assets'
@@ -59,6 +58,7 @@ CHOSEN_BY = {  # on validation, where it is not mAP over classes
 # The papers' cells
 
 
+@cache
 def read_yaml(*parts):
     return yaml.safe_load(ASSETS.joinpath(*parts).read_text(encoding='utf-8'))
 
@@ -634,13 +634,8 @@ def size_of(behind, ours):
     return 'larger' if theirs < ours.mean - ours.half else 'as large'
 
 
-@cache
 def report(paper):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv('SPML_NB_OUTPUTS', str(RECORD.parent))  # runs.csv and test_images.npz
-        return claims.report_claims('photos', tables.read_recorded_runs(RECORD), paper).set_index(
-            'id'
-        )
+    return paper_claims(paper).set_index('id')
 
 
 @pytest.mark.parametrize('id', ASKED)

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from recorded import BACKBONE, of_a_suite
 from scipy import stats
+from worked_out import suite_gains
 
 from spml_nb.replication import agreement, board, front_page, gains, tables
 from spml_nb.replication.experiments import budget
@@ -96,9 +97,7 @@ def gain(dataset, own, base):
 
 @pytest.fixture(scope='module')
 def boards():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv('SPML_NB_OUTPUTS', str(RECORD.parent))
-        yield gains.gains_of_suites(tables.read_recorded_runs(RECORD))
+    return suite_gains()
 
 
 def test_the_first_column_of_the_board(boards):

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from front_rows import exact, levels  # noqa: F401 (fixtures)
 from recorded import of_a_suite
+from worked_out import suite_gains
 
 from spml_nb import statistics
 from spml_nb.methods import core
@@ -34,7 +35,7 @@ def known():
 def shown(known):
     "The board as the page has it."
     groups, where = index_page._group_final_runs(known)
-    return groups, where, board.list_board_rows(gains.gains_of_suites(known), where)
+    return groups, where, board.list_board_rows(suite_gains(), where)
 
 
 # ---- the same numbers from runs.csv, with pandas alone: no function of the pages, the tables or
@@ -106,7 +107,7 @@ def test_rows_stand_with_those_on_the_same_sets_the_highest_gain_first(shown):
             assert group['all_labels'] == (bool(group['sets']) and row['labels'] != 'single')
 
 
-def test_the_board_has_a_row_of_as_many_fully_labelled_photos_as_validation_has(shown, known):
+def test_the_board_has_a_row_of_as_many_fully_labelled_photos_as_validation_has(shown):
     (row,) = [row for row in shown[2] if row['labels'] == gains.AS_MANY]
     runs = read_record(ROOT / 'outputs' / 'runs.csv')
     full = runs[(runs.loss == 'bce') & (runs.labels == 'full') & (runs['head'] == 'linear')]
@@ -116,7 +117,8 @@ def test_the_board_has_a_row_of_as_many_fully_labelled_photos_as_validation_has(
         few = full[(full.dataset == dataset) & (full.train_images == photos)]
         assert cells[dataset]['clean'][0] == pytest.approx(few.test_map.mean(), abs=1e-3)
         assert cells[dataset]['clean'][2] == len(few) == 5
-    found = board.expected_gains(gains.gains_of_suites(known, ['photos']))
+    every = suite_gains()
+    found = board.expected_gains(every[every.suite == 'photos'])
     assert found.photos['cub_crops'] == 464
     assert found.as_many['cub_crops'] == pytest.approx(cells['cub_crops']['clean'][5], abs=1e-3)
     assert np.isnan(found.as_many.get('corel5k', np.nan)) == ('corel5k' not in cells)
@@ -378,7 +380,7 @@ def test_an_equal_that_names_labels_far_worse_is_called_so(exact):  # noqa: F811
 @pytest.mark.skipif(not (ROOT / 'outputs' / 'runs.csv').is_file(), reason='no table of record')
 def test_methods_outside_of_the_picture_stand_in_the_order_too():
     known = tables.read_recorded_runs(ROOT / 'outputs' / 'runs.csv')
-    found = board.method_levels(gains.gains_of_suites(known))
+    found = board.method_levels(suite_gains())
     assert {
         ('an', 'linear'),
         ('an', 'cosine'),

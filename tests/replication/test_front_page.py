@@ -15,6 +15,7 @@ from front_rows import (  # noqa: F401 (fixtures)
     lines_for,
     measured,
 )
+from worked_out import suite_gains
 
 from spml_nb import statistics
 from spml_nb.base import settings
@@ -24,7 +25,6 @@ from spml_nb.replication import (
     agreement,
     board,
     front_page,
-    gains,
     published,
     tables,
     without_clean,
@@ -204,7 +204,7 @@ def test_what_readme_shows_is_what_the_record_says(monkeypatch):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))  # with the resampled test images
     known = tables.read_recorded_runs(ROOT / 'outputs' / 'runs.csv')
     found = front_page.front_gains(known)
-    boards = gains.gains_of_suites(known)
+    boards = suite_gains()
     compared = agreement.source_agreement(found, agreement.gains_by_source(known), boards)
     remedy = 'give `make tables`: README.md or outputs/front.svg is older than outputs/runs.csv'
     findings = front_page.front_findings(

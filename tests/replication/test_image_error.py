@@ -9,12 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from worked_out import suite_gains
 
 from spml_nb import metrics, statistics
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
 from spml_nb.data.loading import load
-from spml_nb.replication import board, gains, image_error
+from spml_nb.replication import board, image_error
 from spml_nb.replication.tables import read_recorded_runs
 from spml_nb.runs.config import Config
 from spml_nb.sweeps.queue import canonical_config, run_key
@@ -107,11 +108,10 @@ def test_a_lost_key_never_widens_an_interval_in_silence(tmp_path, monkeypatch):
 
 @pytest.mark.silent('C5')
 @pytest.mark.skipif(not (OUTPUTS / 'runs.csv').is_file(), reason='no table of record')
-def test_every_linear_head_of_the_front_has_its_measured_error(monkeypatch):
+def test_every_linear_head_of_the_front_has_its_measured_error():
     "Where a fallback is given it is taken by the label-wise head and by whole networks alone."
-    monkeypatch.setenv('SPML_NB_OUTPUTS', str(OUTPUTS))
     names = np.load(OUTPUTS / statistics.RESAMPLED_FILE).files
-    levels = board.method_levels(gains.gains_of_suites(read_recorded_runs(OUTPUTS / 'runs.csv')))
+    levels = board.method_levels(suite_gains())
     bare = {
         method
         for method, sets in levels.items()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from worked_out import claims_without_runs, paper_claims
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.replication import claims, paper_conclusions, paper_figures, published, tables
@@ -146,13 +147,13 @@ def test_f1_at_chosen_thresholds_is_recomputed_from_the_record_alone(record):
 @pytest.fixture(scope='module')
 def unchecked():
     """The claims of all papers without runs."""
-    return claims.report_claims(published.PHOTOS_SUITE, NOTHING)
+    return claims_without_runs()
 
 
 @pytest.fixture(scope='module')
 def checked(record):
     """The claims of all papers."""
-    return claims.report_claims(published.PHOTOS_SUITE, record)
+    return pd.concat([paper_claims(paper) for paper in published.list_papers()])
 
 
 @pytest.mark.parametrize('paper', published.list_papers())
