@@ -514,12 +514,14 @@ def _decoded_bytes(configs: list[Config]) -> dict[str, int]:
     "{data set and size: bytes} of decoded photos that are not cached yet."
     from ..data import images
 
+    kinds = dict.fromkeys(
+        (config.dataset, config.image_size, config.views == 'crop') for config in configs
+    )
     sizes = {}
-    for config in configs:
-        counts = count_photos(config.dataset)
-        keeps_aspect = config.views == 'crop'
-        side = images.LONGEST_SIDE if keeps_aspect else config.image_size
-        name = Path(config.dataset).name
+    for dataset, image_size, keeps_aspect in kinds:
+        counts = count_photos(dataset)
+        side = images.LONGEST_SIDE if keeps_aspect else image_size
+        name = Path(dataset).name
         photos = counts.train + counts.val + counts.test
         if math.isnan(photos) or images.has_cache(name, side, keeps_aspect):
             continue

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
@@ -73,6 +74,7 @@ def _uniform_numbers(name: str, n: int) -> list[float]:
 RATES = (3e-5, 1e-2)  # default range of learning rates
 
 
+@cache
 def learning_rates(
     n: int, widened: int = 0, usual: float = 1e-3, between: tuple[float, float] = RATES
 ) -> list[float]:
@@ -495,22 +497,23 @@ def run_search(
         SpmlError: as `search_configs`, and as `run`.
     """
 
+    searches = [(row, search_configs(row, suite, dataset)) for row in rows]
+
     def chosen(runs: pd.DataFrame) -> list[Config]:
-        runs = runs.reindex(columns=_SELECTION_COLUMNS)  # for speed
-        return [
-            config for row in rows for config in final_configs(row, suite, dataset, runs, seeds)
-        ]
+        runs = add_validation(runs)  # of all runs at once, for speed
+        finals = [_choose_finals(configs, row, suite, runs, seeds) for row, configs in searches]
+        return list(chain.from_iterable(finals))
 
     def unchosen(runs: pd.DataFrame) -> list[Config]:
-        runs = runs.reindex(columns=_SELECTION_COLUMNS)
+        runs = add_validation(runs)
         return [
             config
-            for row in rows
-            if not final_configs(row, suite, dataset, runs, seeds)
-            for config in expect_finals(row, suite, dataset, seeds)
+            for row, configs in searches
+            if choose_config(configs, runs) is None
+            for config in _with_seeds(configs[0], row, suite, seeds)
         ]
 
-    tried = [config for row in rows for config in search_configs(row, suite, dataset)]
+    tried = chain.from_iterable(configs for _, configs in searches)
     return run_stages(tried, chosen, unchosen=unchosen, **options)
 
 
@@ -539,7 +542,17 @@ def final_configs(
     Returns:
         One configuration per seed; empty while a run of the search is missing.
     """
-    best = choose_config(search_configs(row, suite, dataset), runs)
+    return _choose_finals(search_configs(row, suite, dataset), row, suite, runs, seeds)
+
+
+def _choose_finals(
+    searched: list[Config],
+    row: Row,
+    suite: str,
+    runs: pd.DataFrame,
+    seeds: Iterable[int] | None,
+) -> list[Config]:
+    best = choose_config(searched, runs)
     if best is None:
         return []
     return _with_seeds(best.changed(train_images=row.train_images), row, suite, seeds)
