@@ -1,12 +1,13 @@
 """The study: its experiments by name, and all pages rebuilt from the table of record."""
 
-# Imports of drawing are inside functions, so that `spml sweep methods --dry-run` starts quickly.
+# Imports are inside functions, so that the names of experiments are known without loading torch.
 
 from collections.abc import Callable
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from ..sweeps import boards
-from .experiments.core import Experiment
+if TYPE_CHECKING:
+    from .experiments.core import Experiment
 
 # modules of `experiments`, swept beside the papers' tables and figures and the boards
 EXPERIMENTS = (
@@ -26,7 +27,7 @@ EXPERIMENTS = (
 )
 
 
-def find_experiment(name: str) -> Experiment:
+def find_experiment(name: str) -> 'Experiment':
     """An experiment by its name in `EXPERIMENTS`."""
     # the notebook `observed_choice` is below the modules that run it and write its page
     module = 'observed_choice_page' if name == 'observed_choice' else name
@@ -42,6 +43,7 @@ def write_study(tell: Callable[[str], None] = print):
     Raises:
         SpmlError: For a damaged `runs.csv`, or a file that cannot be written.
     """
+    from ..sweeps import boards
     from . import front_page, gains, gap_to_full_labels, pages, tables
 
     runs = tables.read_recorded_runs()
