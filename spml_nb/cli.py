@@ -393,11 +393,14 @@ def _train(args):
     "Train a run, with the parameters of nbs/train.ipynb."
     from spml_nb.runs.config_parsing import gather_fields
     from spml_nb.runs.folder import open_run
+
+    config = Config(**gather_fields(args.config, args.yaml, args.values, args.like))
+
+    # torch is loaded only once the fields are right
     from spml_nb.training import launch
     from spml_nb.training.summary import describe_scores
 
-    fields = gather_fields(args.config, args.yaml, args.values, args.like)
-    result = launch.launch(Config(**fields), args.nproc, tell=print_line)
+    result = launch.launch(config, args.nproc, tell=print_line)
     print_line(f'{result.folder}: {describe_scores(result.scores)}')
     for line in _describe_naming(result, open_run(result.folder)):
         print_line(line)

@@ -60,6 +60,11 @@ LISTING = (
     'import FOLDER FOLDER-new',
     'doctor --quick',
 )
+MISTYPED = {
+    'trian': 'train',
+    'train -p los em': 'loss',
+    'sweep metods --dry-run': 'methods',
+}
 # importing torch raises
 WITHOUT_TORCH = """
 import contextlib, io, json, sys
@@ -83,7 +88,7 @@ def listed(tmp_path_factory):
     "{words: (exit status, output, errors)} in one process, which can import no torch."
     place = tmp_path_factory.mktemp('listed')
     folder = str(draw_photo_folder(place / 'photos'))
-    commands = [words.replace('FOLDER', folder).split() for words in LISTING]
+    commands = [words.replace('FOLDER', folder).split() for words in (*LISTING, *MISTYPED)]
     done = subprocess.run(
         [sys.executable, '-c', WITHOUT_TORCH, json.dumps(commands)],
         env=os.environ
@@ -92,13 +97,20 @@ def listed(tmp_path_factory):
         text=True,
     )
     assert done.returncode == 0 and not done.stderr, done.stderr
-    return dict(zip(LISTING, map(json.loads, done.stdout.splitlines()), strict=True))
+    results = map(json.loads, done.stdout.splitlines())
+    return dict(zip((*LISTING, *MISTYPED), results, strict=True))
 
 
 @pytest.mark.parametrize('words', LISTING)
 def test_what_only_lists_loads_no_torch(words, listed):
     code, out, err = listed[words]
     assert (code == 0 or words == 'doctor --quick') and out and not err, err
+
+
+@pytest.mark.parametrize(('words', 'meant'), MISTYPED.items())
+def test_a_mistyped_word_is_refused_without_torch(words, meant, listed):
+    code, out, err = listed[words]
+    assert code == 2 and meant in err and not out
 
 
 def test_the_version_is_printed(capsys):
