@@ -397,8 +397,8 @@ def collect_validation(configs: Iterable[Config], runs: pd.DataFrame) -> pd.Seri
     keys = [run_key(c) for c in configs]
     if 'validation' in runs:
         values = runs.validation.reindex(keys)
-        if values.notna().all():
-            return values
+        if not values.index[values.isna()].isin(runs.index).any():
+            return values  # only runs that are not done have no score
     return validation_scores(runs.reindex(columns=_SELECTION_COLUMNS).reindex(keys))
 
 
