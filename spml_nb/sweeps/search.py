@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
@@ -74,7 +73,6 @@ def _uniform_numbers(name: str, n: int) -> list[float]:
 RATES = (3e-5, 1e-2)  # default range of learning rates
 
 
-@cache
 def learning_rates(
     n: int, widened: int = 0, usual: float = 1e-3, between: tuple[float, float] = RATES
 ) -> list[float]:
@@ -90,6 +88,11 @@ def learning_rates(
     Returns:
         n + 2·widened rates.
     """
+    return list(_draw_rates(n, widened, usual, between))
+
+
+@cache
+def _draw_rates(n: int, widened: int, usual: float, between: tuple[float, float]) -> tuple:
     rng = np.random.default_rng(SEARCH_SEED)
     distribution = LogUniform(*between)
     inner = [distribution(u) for u in rng.permutation((np.arange(n) + rng.random(n)) / n)]
@@ -99,7 +102,7 @@ def learning_rates(
         factor = 10 ** (k / 2)
         beyond += [between[0] / factor, between[1] * factor]
     ordered = sorted(inner, key=lambda rate: rate != nearest)
-    return ordered + [float(f'{rate:.3g}') for rate in beyond]
+    return (*ordered, *(float(f'{rate:.3g}') for rate in beyond))
 
 
 _LABELWISE = {
@@ -502,7 +505,7 @@ def run_search(
     def chosen(runs: pd.DataFrame) -> list[Config]:
         runs = add_validation(runs)  # of all runs at once, for speed
         finals = [_choose_finals(configs, row, suite, runs, seeds) for row, configs in searches]
-        return list(chain.from_iterable(finals))
+        return [config for of_row in finals for config in of_row]
 
     def unchosen(runs: pd.DataFrame) -> list[Config]:
         runs = add_validation(runs)
@@ -513,7 +516,7 @@ def run_search(
             for config in _with_seeds(configs[0], row, suite, seeds)
         ]
 
-    tried = chain.from_iterable(configs for _, configs in searches)
+    tried = [config for _, configs in searches for config in configs]
     return run_stages(tried, chosen, unchosen=unchosen, **options)
 
 
