@@ -400,7 +400,7 @@ def collect_validation(configs: Iterable[Config], runs: pd.DataFrame) -> pd.Seri
     keys = [run_key(c) for c in configs]
     if 'validation' in runs:
         values = runs.validation.reindex(keys)
-        if not values.index[values.isna()].isin(runs.index).any():
+        if not any(key in runs.index for key in values.index[values.isna()]):
             return values  # only runs that are not done have no score
     return validation_scores(runs.reindex(columns=_SELECTION_COLUMNS).reindex(keys))
 
