@@ -22,6 +22,7 @@ from ..base.errors import require_one_of
 from ..base.files import markdown_table
 from ..methods.core import resolve_hparams
 from ..statistics import EQUIVALENCE_MARGIN, Effect, Scores, format_signed, pool_effects
+from ..sweeps.queue import run_key
 from ..sweeps.search import SUITES, Row, final_configs, search_space
 from . import figure_drawing, gains, paper_figures, published, tables
 from .experiments import two_steps
@@ -296,7 +297,17 @@ def _lac_in_two_steps(runs: pd.DataFrame) -> dict:
             base_scores = tables.read_measures(configs, 'mAP', runs)
             effects.append(gains.estimate_gain(in_two_steps, base_scores))
         answers[name] = answer_effects([effect for effect in effects if effect.seeds > 1])
-    return answers | {'sets': list(scores)}
+    keys = [
+        run_key(config)
+        for tried in two_steps.plan_second_searches(runs, list(scores)).values()
+        for config in tried
+    ]
+    searched = runs.reindex(keys)
+    return answers | {
+        'sets': list(scores),
+        'idle': gains.count_stage_2_starts(searched),
+        'draws': len(searched),
+    }
 
 
 def _two_way(runs: pd.DataFrame) -> dict:
