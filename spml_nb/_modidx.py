@@ -839,6 +839,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                 'spml_nb/training/schedule.py'),
                                            'spml_nb.training.schedule.compile_network': ( 'training/schedule.html#compile_network',
                                                                                           'spml_nb/training/schedule.py'),
+                                           'spml_nb.training.schedule.create_optimizer': ( 'training/schedule.html#create_optimizer',
+                                                                                           'spml_nb/training/schedule.py'),
                                            'spml_nb.training.schedule.make_optimizer': ( 'training/schedule.html#make_optimizer',
                                                                                          'spml_nb/training/schedule.py'),
                                            'spml_nb.training.schedule.make_schedule': ( 'training/schedule.html#make_schedule',

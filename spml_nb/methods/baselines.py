@@ -355,6 +355,8 @@ class WeightedBCE(Method):
     Source: Two-way, Table 7 (BCE row).
     """
 
+    stacks = ()
+
     def __init__(self, observed, *, unknown: str = 'negative', reduction: str = 'mean', **base):
         super().__init__(observed, **base)
         self.options = {'unknown': unknown, 'reduction': reduction}
@@ -848,6 +850,8 @@ class WeightPenalty(Method):
 
     Source: EM/APL supplement, C.2.
     """
+
+    stacks = ()
 
     def __init__(
         self,

@@ -487,6 +487,10 @@ class Method(nn.Module):
     stages = 1  # of the training loop; each starts from the best weights of the previous one
     mechanism = ''  # the name of what begins later than the first step
     varies = False  # whether constants in the loss change by epoch, which forces recompilation
+    # hyper-parameters in which the runs of `spml_nb.training.stacked` may differ; None for a method
+    # whose steps cannot be stacked: they draw random numbers, branch on values of tensors, or keep
+    # state outside buffers and parameters
+    stacks: tuple[str, ...] | None = None
 
     # set by `register`
     values: '_Values'
@@ -1059,6 +1063,7 @@ class LossMethod(Method):
     hyper-parameters are the keyword arguments of the loss.
     """
 
+    stacks = ()
     function: typing.ClassVar[Callable[..., Tensor]]
     fixed: typing.ClassVar[dict[str, Any]] = {}
 

@@ -141,6 +141,7 @@ class Crisp(Method):
     """
 
     mechanism = 'estimated class priors'
+    stacks = ()
 
     def __init__(
         self,

@@ -210,6 +210,7 @@ class EmApl(Method):
     """
 
     mechanism = "APL's choice of negatives"
+    stacks = ()
 
     def __init__(
         self,

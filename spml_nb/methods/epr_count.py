@@ -58,6 +58,7 @@ class EPRCount(Method):
     """
 
     side = ('count',)
+    stacks = ()
 
     def __init__(self, observed, *, reduction: str = 'mean', **base):
         super().__init__(observed, **base)

@@ -134,6 +134,7 @@ class GR(Method):
     """
 
     varies = True
+    stacks = ()
 
     def __init__(
         self,

@@ -119,6 +119,7 @@ class GroupConsistency(Method):
     """
 
     side = ('group',)
+    stacks = ()
     means: Tensor
 
     def __init__(

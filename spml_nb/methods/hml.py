@@ -189,6 +189,7 @@ class HmlFixed(Method):
     head = 'cosine'
     heads = ('cosine',)
     needs = ('cosine',)
+    stacks: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -252,6 +253,8 @@ class Hml(HmlFixed):
 
     Source: HML, Eq. 5-7; initial values and learning rate are a choice, as the paper states none.
     """
+
+    stacks = ('scale', 'margin', 'adaptive_lr')
 
     def __init__(
         self,

@@ -125,6 +125,7 @@ class LargeLoss(Method):
     scheme = 'reject'
     mechanism = 'label edits'
     varies = True
+    stacks = ()
 
     def __init__(self, observed, *, delta: float = 0.002, reduction: str = 'mean', **base):
         super().__init__(observed, **base)

@@ -324,6 +324,7 @@ class OpmlSp(Method):
     """
 
     mechanism = 'correction'
+    stacks = ()
 
     def __init__(
         self,

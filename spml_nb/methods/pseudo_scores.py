@@ -93,6 +93,7 @@ class PseudoScores(Method):
     """
 
     side = ('scores',)
+    stacks = ()
 
     def __init__(self, observed, *, threshold: float = 0.9, reduction: str = 'mean', **base):
         super().__init__(observed, **base)

@@ -109,6 +109,8 @@ class ROLE(Method):
     Source: Cole et al. 2021, ROLE.
     """
 
+    stacks = ('estimate_lr',)
+
     def __init__(
         self,
         observed,

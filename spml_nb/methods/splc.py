@@ -111,6 +111,7 @@ class SPLC(Method):
 
     mechanism = 'label correction'
     varies = True
+    stacks = ()
 
     def __init__(
         self,

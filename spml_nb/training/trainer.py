@@ -50,6 +50,20 @@ class Diverged(SpmlError):
     "The loss or the scores are not finite."
 
 
+def require_scalar(loss: Tensor, method: str):
+    """Raise an SpmlError if a loss is no scalar.
+
+    Args:
+        loss: of a batch.
+        method: its name, for the error message.
+    """
+    if loss.ndim:
+        raise SpmlError(
+            f'the loss of {method!r} has the shape {tuple(loss.shape)}; training needs a scalar. '
+            "Set its hyper-parameter `reduction` to another value than 'none'."
+        )
+
+
 class LossWatch:
     """Averages the loss over an epoch, and stops the run when it is not finite. Looks only every 50
     steps, so that the GPU need not wait.
@@ -71,11 +85,7 @@ class LossWatch:
 
     def add(self, loss: Tensor):
         "Add the loss of a step."
-        if loss.ndim:
-            raise SpmlError(
-                f'the loss of {self.method!r} has the shape {tuple(loss.shape)}; training needs a '
-                "scalar. Set its hyper-parameter `reduction` to another value than 'none'."
-            )
+        require_scalar(loss, self.method)
         self.losses.append(loss.detach())
         self.steps += 1
         if self.steps % 50 == 0:
@@ -171,12 +181,7 @@ class Trainer:
 
     def fit(self):
         "Train all stages, from the start or from the last checkpoint."
-        # at the start, as the weights file may change during training
-        self.origin = checkpoint.checkpoint_origin(self.config, self.task)
-        saved = checkpoint.load_checkpoint(self) or {}
-        self.sessions = add_session(saved.get('sessions', []))
-        if self.group.first:
-            self.warn()
+        saved = self.prepare()
         first = saved.get('k', 1)
         for k, stage in enumerate(self.stages[first - 1 :], first):
             self.begin(k, stage)
@@ -184,11 +189,19 @@ class Trainer:
                 checkpoint.restore_checkpoint(self, saved)
             elif k > 1 and self.group.first:
                 checkpoint.save_checkpoint(self)  # before best.pt is overwritten by this stage
-            while self.epoch < stage.epochs and not all(choice.over for choice in self.choices):
+            while not self.over:
                 self.run_epoch()
-            self.late |= self.choices[0].best['epoch'] >= stage.epochs - 1
-            self.at_end = self.scores_at_end()
-            self.load_best()
+            self.end_stage()
+
+    def prepare(self) -> dict:
+        "Note origin and session, and warn. Returns: the last checkpoint; empty without one."
+        # at the start, as the weights file may change during training
+        self.origin = checkpoint.checkpoint_origin(self.config, self.task)
+        saved = checkpoint.load_checkpoint(self) or {}
+        self.sessions = add_session(saved.get('sessions', []))
+        if self.group.first:
+            self.warn()
+        return saved
 
     def begin(self, k: int, stage: Stage):
         "Set up stage k (from 1): data source, trained module, optimizer, schedule, averaged copy."
@@ -227,6 +240,17 @@ class Trainer:
             remedy += ' or train in precision float32'
         self.watch = LossWatch(config.loss, f'{remedy}.', self.run.folder)
 
+    @property
+    def over(self) -> bool:
+        "Whether the stage ends here."
+        return self.epoch >= self.stage.epochs or all(choice.over for choice in self.choices)
+
+    def end_stage(self):
+        "Note the scores after the last epoch, and load the best weights."
+        self.late |= self.choices[0].best['epoch'] >= self.stage.epochs - 1
+        self.at_end = self.scores_at_end()
+        self.load_best()
+
     def frozen_features(self) -> FeatureSource:
         "The features that a head alone is trained on."
         return feature_source(
@@ -238,8 +262,11 @@ class Trainer:
     def run_epoch(self):
         "Train, validate, save the best weights and a checkpoint."
         began = time.perf_counter()
-        self.epoch += 1
         loss = self.one_epoch()
+        self.close_epoch(loss, began)
+
+    def close_epoch(self, loss: float, began: float):
+        "Validate, and save the best weights, a row of the curves and a checkpoint."
         if hasattr(self.on_step, 'end_epoch'):
             self.on_step.end_epoch(self)
         validation = self.validate()
@@ -260,12 +287,7 @@ class Trainer:
 
     def one_epoch(self) -> float:
         "Train on `task.length` images in random order. Returns: the mean loss."
-        self.module.train()
-        self.method.train()
-        self.watch.start(self.epoch)
-        self.method.start_epoch(self.epoch)
-        # each image once, or several times if the epoch is longer than the training split
-        order = torch.randperm(self.task.length) % len(self.task.train)
+        order = self.start_epoch()
         batches = order.split(self.config.batch_size)
         shares = [self.group.share(self.task.train[index.numpy()]) for index in batches]
         self.source.announce(np.concatenate(shares))
@@ -275,6 +297,20 @@ class Trainer:
             batches, what=f'epoch {self.epoch}', unit='steps', show=show
         ):
             self.step(index)
+        return self.end_epoch()
+
+    def start_epoch(self) -> Tensor:
+        "Returns: (task.length,) rows of the observed labels, in the order of the epoch's batches."
+        self.epoch += 1
+        self.module.train()
+        self.method.train()
+        self.watch.start(self.epoch)
+        self.method.start_epoch(self.epoch)
+        # each image once, or several times if the epoch is longer than the training split
+        return torch.randperm(self.task.length) % len(self.task.train)
+
+    def end_epoch(self) -> float:
+        "Let the method revise its state after the steps. Returns: their mean loss."
         loss = self.watch.look()
         self.group.agree(*self.candidates().values(), parameters=False)
         self.method.end_epoch(self.epoch, self.score)
@@ -428,12 +464,19 @@ class Trainer:
 
     # ---- output
 
+    def provenance(self) -> dict:
+        "Commit, versions and machine, and the sessions in which the run was trained."
+        return {**provenance(), 'sessions': self.sessions}
+
     def curves(self) -> pd.DataFrame:
         return pd.DataFrame(self.history)
 
+    def write_curves(self):
+        files.write_atomically(self.run.folder / 'metrics.csv', self.curves().to_csv(index=False))
+
     def write(self):
         "Write the curves and a checkpoint; report to the terminal, the tracker and `on_epoch`."
-        files.write_atomically(self.run.folder / 'metrics.csv', self.curves().to_csv(index=False))
+        self.write_curves()
         checkpoint.save_checkpoint(self)
         row = self.history[-1]
         best = self.choices[0].best
@@ -542,7 +585,7 @@ def finish_run(trainer: Trainer):
         'seconds': trainer.seconds,
         **trainer.origin,
         'tested': task.data.photos_of('test'),
-        'provenance': {**provenance(), 'sessions': trainer.sessions},
+        'provenance': trainer.provenance(),
     }
     if config.regime == 'linear':
         result['backbone'] = hash_weights(trainer.model)  # best.pt holds only the head
