@@ -912,7 +912,8 @@ def _add_launch(command: _Parser):
     command.add_argument(
         '--engine',
         default='local',
-        help='local: processes of this machine; ray: a cluster (default: local)',
+        help='local: processes of this machine; ray: a cluster; stacked: as local, with many heads '
+        'on frozen features in one pass of a GPU (default: local)',
         completes='engine',
     )
     command.add_argument(

@@ -17,6 +17,7 @@ from spml_nb import methods
 from spml_nb.base import devices
 from spml_nb.data import views
 from spml_nb.runs.config import VIEW_SETS
+from spml_nb.training import stacked
 from spml_nb.training import trainer as module_of_trainer
 
 # what torch says where it needs a value of a meta tensor
@@ -142,6 +143,20 @@ def test_no_step_of_a_method_waits(loss, no_waiting):
 )
 def test_no_other_part_of_a_step_waits(given, no_waiting):
     check(trainer_of('meta', 'lac_plc', **given), no_waiting)
+
+
+@pytest.mark.parametrize('loss', methods.names())
+def test_no_step_of_a_stack_waits(loss, no_waiting):
+    trainers = [trainer_of('meta', loss, regime='linear', ema=0.9) for _ in range(2)]
+    if stacked.explain_alone(trainers[0].config):
+        return
+    for trainer in trainers:
+        begin(trainer, 1)
+    stack = stacked._Stack(trainers)
+    stack.lead = stack.steps[0]
+    index = torch.zeros(2, 6, dtype=torch.long, device='meta')
+    with no_waiting():
+        stack.step(index, index)
 
 
 def test_no_crop_waits(no_waiting):

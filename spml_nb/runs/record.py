@@ -51,6 +51,8 @@ def _row(folder: Path) -> dict:
         **fields,
         **{k: v for k, v in result['scores'].items() if not isinstance(v, list | dict)},
         'seconds': result['seconds'],
+        # of a run whose seconds are its share of a stack's
+        **{k: v for k, v in result['provenance'].items() if k == 'stacked'},
         'commit': result['provenance']['commit'],
         'data': result['data'],
     }

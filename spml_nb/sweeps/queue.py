@@ -48,19 +48,66 @@ def attempt_run(config: Config) -> str:
     Returns:
         '' if the run is done, else the error message.
     """
+    return _message_of(partial(_train_with_log, config))
+
+
+def attempt_stack(configs: list[Config]) -> list[str]:
+    """Train runs of one stack as far as they can be trained together, and the others one by one.
+
+    Args:
+        configs: with one `spml_nb.training.stacked.stack_key`; one configuration is just trained.
+
+    Returns:
+        Messages as from `attempt_run`.
+    """
+    ended = {}
+    if len(configs) > 1:
+        failed = _message_of(partial(_train_stack, configs, ended))
+        if failed:
+            ended = dict.fromkeys(configs, failed) | ended
+    return [ended[c] if c in ended else attempt_run(c) for c in configs]
+
+
+def _train_stack(configs: list[Config], ended: dict[Config, str]):
+    "Train a stack, and enter the message of each run as it ends. The log is that of the first run."
+    from spml_nb.training.stacked import train_stacked
+    from spml_nb.training.trainer import Diverged
+
+    with _log_to(locate_run(resolve(configs[0]))):
+        began = time.perf_counter()
+        for config, error in train_stacked(configs):
+            if isinstance(error, Diverged):
+                seconds = (time.perf_counter() - began) / len(configs)
+                _finish_diverged(locate_run(resolve(config)), error, seconds)
+            ended[config] = '' if error is None else str(error)
+
+
+def _train_with_log(config: Config):
+    run = locate_run(resolve(config))
+    with _log_to(run):
+        _train(config, run)
+
+
+@contextlib.contextmanager
+def _log_to(run: Run) -> Iterator[None]:
+    "Write output to a log beside the run's folder, and at the end move it to `log.txt` in it."
+    run.folder.parent.mkdir(parents=True, exist_ok=True)
+    log = run.folder.parent / f'{run.folder.name}.log'
+    with (
+        open(log, 'a', opener=_open_no_follow) as output,
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(output),
+    ):
+        yield
+    # another sweep that waited for this run may have moved its log already
+    with contextlib.suppress(FileNotFoundError):
+        _append_log(log, run.folder / 'log.txt')
+
+
+def _message_of(call: Callable[[], object]) -> str:
+    "Call, and return an error instead of raising it. Returns: '', or the error message."
     try:
-        run = locate_run(resolve(config))
-        run.folder.parent.mkdir(parents=True, exist_ok=True)
-        log = run.folder.parent / f'{run.folder.name}.log'
-        with (
-            open(log, 'a', opener=_open_no_follow) as output,
-            contextlib.redirect_stdout(output),
-            contextlib.redirect_stderr(output),
-        ):
-            _train(config, run)
-        # another sweep that waited for this run may have moved its log already
-        with contextlib.suppress(FileNotFoundError):
-            _append_log(log, run.folder / 'log.txt')
+        call()
     except SpmlError as error:
         return str(error)
     except OSError as error:
@@ -114,8 +161,8 @@ def _attempt_fields(fields: dict) -> str:
 
 
 def serve_worker():
-    """The main loop of a worker process: read a configuration (JSON) per line from stdin, train it,
-    and answer with the message of `attempt_run` (JSON) on a line of stdout.
+    """The main loop of a worker process: read a list of configurations (JSON) per line from stdin,
+    train them, and answer with the messages of `attempt_stack` (JSON) on a line of stdout.
 
     One process trains many runs, since starting Python and torch takes longer than some of them.
     """
@@ -129,15 +176,15 @@ def serve_worker():
 
     threading.Thread(target=listen, daemon=True).start()
     while True:
-        message = _attempt_fields(json.loads(configs.get()))
-        print(json.dumps(message), file=answers, flush=True)
+        messages = attempt_stack([Config(**fields) for fields in json.loads(configs.get())])
+        print(json.dumps(messages), file=answers, flush=True)
 
 
 _RETRY = 'Run the same command again to resume from its last checkpoint.'
 
 
 class _Worker:
-    "A process that trains one configuration after another; its number, from 0, selects its GPU."
+    "A process that trains one stack after another; its number, from 0, selects its GPU."
 
     def __init__(self, number: int, jobs: int):
         self.number = number
@@ -159,18 +206,20 @@ class _Worker:
             start_new_session=True,
         )
 
-    def train(self, config: Config) -> str:
-        "Return '' or an error message. If the process dies, the next call starts a new one."
+    def train(self, configs: list[Config]) -> list[str]:
+        """Return '' or an error message for each. If the process dies, the next call starts a new
+        one.
+        """
         try:
             if self.process is None:
-                self.start(config)
-            self.process.stdin.write(json.dumps(config_to_dict(config)) + '\n')
+                self.start(configs[0])
+            self.process.stdin.write(json.dumps(list(map(config_to_dict, configs))) + '\n')
             self.process.stdin.flush()
             answer = self.process.stdout.readline()
         except BrokenPipeError:
             answer = ''
         except Exception as error:  # e.g. the process could not be started
-            return f'{type(error).__name__}: {error}'
+            return [f'{type(error).__name__}: {error}'] * len(configs)
         if 'CUDA error' in answer:  # every later run in this process would fail, too
             self.stop()
             self.process = None
@@ -178,10 +227,11 @@ class _Worker:
             return json.loads(answer)
         code = self.process.wait()
         self.process = None
-        return (
+        message = (
             f'the process ended with exit status {code} (-9: killed, often because memory ran '
             f'out). {_RETRY}'
         )
+        return ['' if locate_run(resolve(c)).done else message for c in configs]
 
     def stop(self):
         if self.process is not None:
@@ -381,6 +431,8 @@ def _expected(configs: pd.Series, runs: pd.DataFrame) -> list[float]:
     """
     if not len(runs):
         return [math.nan] * len(configs)
+    if 'stacked' in runs:  # their seconds are shares of a stack's
+        runs = runs[runs.stacked.isna()]
     kinds = {device: device.partition(':')[0] for device in runs.device.unique()}
     runs = runs.assign(device=runs.device.map(kinds))
     medians = cache(partial(_median_times, runs))
@@ -429,20 +481,53 @@ def _local(
     todo: pd.DataFrame, jobs: int, address: None, tell: Callable
 ) -> Iterator[tuple[str, str]]:
     "Train in `jobs` processes of this machine. Yields (run, '' or error message) as each ends."
-    waiting = deque(zip(todo.run, todo.config, strict=True))
+    return _in_workers([{name: c} for name, c in zip(todo.run, todo.config, strict=True)], jobs)
+
+
+MOST_STACKED = 64  # runs in a stack; more would keep a GPU busy with little but their arithmetic
+
+
+def _stacked(
+    todo: pd.DataFrame, jobs: int, address: None, tell: Callable
+) -> Iterator[tuple[str, str]]:
+    """As `_local`, but runs on frozen features that differ only in seeds and learning rate are
+    trained together. Yields (run, '' or error message) as each stack ends.
+    """
+    from spml_nb.training.stacked import explain_alone, stack_key
+
+    reasons = todo.config.map(explain_alone)
+    for why, alone in reasons[reasons != ''].groupby(reasons):
+        tell(f'{len(alone)} of {len(todo)} runs are trained one by one: {why}.')
+    together = todo[reasons == '']
+    if len(together) and not together.config.iloc[0].device.startswith('cuda'):
+        tell('Stacks are meant for a GPU: on wide features a CPU gains little from them.')
+    stacks = [{row.run: row.config} for row in todo[reasons != ''].itertuples()]
+    for _, rows in together.groupby(together.config.map(stack_key), sort=False):
+        size = min(MOST_STACKED, math.ceil(len(rows) / jobs))
+        for start in range(0, len(rows), size):
+            part = rows[start : start + size]
+            stacks.append(dict(zip(part.run, part.config, strict=True)))
+    return _in_workers(stacks, jobs)
+
+
+def _in_workers(stacks: list[dict[str, Config]], jobs: int) -> Iterator[tuple[str, str]]:
+    "Train {run: configuration}s in processes of this machine. Yields as the engines."
+    waiting = deque(stacks)
     answers = queue.Queue()
-    workers = [_Worker(k, jobs) for k in range(min(jobs, len(todo)))]
+    workers = [_Worker(k, jobs) for k in range(min(jobs, len(stacks)))]
 
     def serve(worker):
         with contextlib.suppress(IndexError):  # nothing is waiting
             while True:
-                name, config = waiting.popleft()
-                answers.put((name, worker.train(config)))
+                stack = waiting.popleft()
+                messages = worker.train(list(stack.values()))
+                for answer in zip(stack, messages, strict=True):
+                    answers.put(answer)
 
     try:
         for worker in workers:
             threading.Thread(target=serve, args=(worker,), daemon=True).start()
-        for _ in range(len(todo)):
+        for _ in range(sum(map(len, stacks))):
             yield answers.get()
     finally:
         waiting.clear()
@@ -546,7 +631,7 @@ def _connected(address: str | None):
     return ray
 
 
-ENGINES = {'local': _local, 'ray': _on_ray}
+ENGINES = {'local': _local, 'ray': _on_ray, 'stacked': _stacked}
 
 
 def check_launch(engine: str = 'local', address: str | None = None, jobs: int = 1):
@@ -576,7 +661,9 @@ def run(
 
     Args:
         configs: any configurations.
-        engine: 'local' for processes of this machine, 'ray' for a cluster.
+        engine: 'local' for processes of this machine, 'ray' for a cluster, 'stacked' for processes
+            of this machine that train many heads in one pass, which is for a GPU
+            (`spml_nb.training.stacked`).
         address: of the Ray cluster; unset: Ray on this machine alone.
         jobs: runs at a time.
         tell: called with a line of progress after each run.

@@ -190,8 +190,8 @@ def test_a_killed_worker_is_replaced_and_its_run_named(place, monkeypatch):
     worker = queue._Worker(0, 1)
     worker.start(QUICK)
     os.kill(worker.process.pid, signal.SIGKILL)
-    assert 'exit status -9' in worker.train(QUICK)
-    assert worker.train(QUICK) == ''  # by a fresh process
+    assert 'exit status -9' in worker.train([QUICK])[0]
+    assert worker.train([QUICK]) == ['']  # by a fresh process
     worker.stop()
 
 
@@ -211,13 +211,12 @@ def test_a_worker_whose_gpu_has_failed_is_replaced_before_the_next_run():
             )
 
     worker = Worker(0, 1)
-    assert worker.train(Config(seed=0)) == ''
+    assert worker.train([Config(seed=0)]) == ['']
     first = worker.process
-    assert worker.train(Config(seed=0)) == '' and worker.process is first
-    assert worker.train(
-        Config(seed=1)
-    ) == 'AcceleratorError: CUDA error: out of luck' and first.wait(20)
-    assert worker.train(Config(seed=0)) == '' and worker.process is not first
+    assert worker.train([Config(seed=0)]) == [''] and worker.process is first
+    failed = worker.train([Config(seed=1)])
+    assert failed == ['AcceleratorError: CUDA error: out of luck'] and first.wait(20)
+    assert worker.train([Config(seed=0)]) == [''] and worker.process is not first
     worker.stop()
 
 
@@ -441,7 +440,7 @@ def test_search_and_final_runs_are_counted_together(place, monkeypatch):
 def test_wrong_orders_are_refused():
     with pytest.raises(SpmlError, match='jobs must be 1 or more, not 0'):
         sweeps.run([QUICK], jobs=0)
-    with pytest.raises(SpmlError, match="unknown engine 'slurm'; allowed: local, ray"):
+    with pytest.raises(SpmlError, match="unknown engine 'slurm'; allowed: local, ray, stacked"):
         sweeps.run([QUICK], engine='slurm')
     with pytest.raises(SpmlError, match="address .auto. is for engine='ray'"):
         sweeps.run([QUICK], address='auto')
