@@ -1,9 +1,8 @@
-"""The conclusion on each paper (what held, why, what was difficult, and what to take from it), and
-the map of each paper: where each section is in this project, or why it is not.
+"""The conclusion on each paper, and the map from its sections to this project."""
 
-The texts of conclusions are in `assets/templates/conclusion_PAPER.md`; every number comes from the
-record.
-"""
+# A conclusion says what held, why, what was difficult, and what to take from it. The texts are in
+# `assets/templates/conclusion_PAPER.md`; every number comes from the record. The map says where
+# each section of the paper is, or why it is not.
 
 import json
 import math
