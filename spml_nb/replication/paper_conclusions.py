@@ -23,7 +23,7 @@ from ..methods.core import resolve_hparams
 from ..statistics import EQUIVALENCE_MARGIN, Effect, Scores, format_signed, pool_effects
 from ..sweeps.queue import run_key
 from ..sweeps.search import SUITES, Row, final_configs, search_space
-from . import figure_drawing, gains, paper_figures, published, tables
+from . import ablation_arms, figure_drawing, gains, paper_figures, published, tables
 from .experiments import two_steps
 from .published import PHOTOS_SUITE, UNCOUNTED
 from .templates import render_template
@@ -274,8 +274,24 @@ def _lac(runs: pd.DataFrame) -> dict:
         'idle': gains.count_stage_2_starts(lines),
         'runs': len(lines),
         'constants': len(search_space('lac')),
+        'first_searched': _lac_first_stage_searched(runs),
         'in_two_steps': _lac_in_two_steps(runs),
     }
+
+
+def _lac_first_stage_searched(runs: pd.DataFrame) -> dict[str, Effect]:
+    "{column of Table 3: gain of LAC by the rate and δ of AN + PLC's search over its own search}."
+    ablation = ablation_arms.read_ablations()['lac_parts']
+    effects = {}
+    for column, dataset in ablation.columns.items():
+        first_searched = ablation_arms.arm_scores(ablation, 'queue', dataset, runs)
+        searched = tables.read_measures(
+            final_configs(two_steps.LAC, PHOTOS_SUITE, dataset, runs), 'mAP', runs
+        )
+        effect = gains.estimate_gain(first_searched, searched)
+        if effect.seeds > 1:
+            effects[column] = effect
+    return effects
 
 
 def _lac_in_two_steps(runs: pd.DataFrame) -> dict:

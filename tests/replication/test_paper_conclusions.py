@@ -173,6 +173,20 @@ def test_a_conclusion_is_half_a_page_and_types_no_result(paper, record, checked)
     assert not re.findall(r'±|[+−]\d|\d\.\d', words)
 
 
+def test_what_a_search_in_one_step_costs_lac_is_the_difference_of_two_pages(record):
+    effects = paper_conclusions._lac_first_stage_searched(record)
+    at_equal_settings = pd.read_csv(ROOT / 'outputs' / 'ablations.csv')
+    whole = at_equal_settings[
+        (at_equal_settings.ablation == 'lac_parts') & (at_equal_settings.arm == 'queue')
+    ].set_index('column')
+    assert list(effects) == ['VOC', 'COCO']
+    for column, effect in effects.items():
+        board = pd.read_csv(ROOT / f'outputs/methods/{whole.dataset[column]}.csv')
+        own = board[(board.loss == 'lac') & (board['head'] == 'labelwise')].test_map
+        assert effect.mean == pytest.approx(whole.level[column] - own.item(), abs=2e-4)
+        assert effect.seeds == 5
+
+
 def test_lac_in_two_steps_is_compared_on_the_same_photos(record):
     answers = paper_conclusions._lac_in_two_steps(record)
     if not answers:
