@@ -10,7 +10,6 @@ from ...statistics import Scores, format_signed, pool_effects
 from ...sweeps.search import Row, final_seeds, look_up_scores, rank_configs, search_configs
 from .. import gains
 from ..templates import render_template
-from . import whole_network
 from .core import Experiment, choose_sets, make_staged_sweep
 
 RATES_TRIED = 3
@@ -71,29 +70,17 @@ def _words(suite: str, row: Row) -> str:
     return f'{row.loss.upper()}, {trained}'
 
 
-def _list_trials(datasets: Iterable[str]) -> list[Config]:
-    trials = [
+def _tried(datasets: Iterable[str]) -> list[Config]:
+    return [
         config
         for suite, row, dataset in _searches(datasets)
         for config in search_configs(row, suite, dataset)
     ]
-    if _includes_whole_network(datasets):
-        trials += whole_network.list_baseline_trials()
-    return trials
 
 
-def _list_finals(record: pd.DataFrame, datasets: Iterable[str]) -> list[Config]:
-    finals = list(plan_rate_runs(record, datasets).config)
-    if _includes_whole_network(datasets):
-        finals += whole_network.list_baseline_finals(record)
-    return finals
-
-
-def _includes_whole_network(datasets: Iterable[str]) -> bool:
-    return whole_network.BASELINE_SET in choose_sets(datasets, SEARCHES[0][2])
-
-
-_sweep_rates = make_staged_sweep(_list_trials, _list_finals)
+_sweep_rates = make_staged_sweep(
+    _tried, lambda record, datasets: plan_rate_runs(record, datasets).config
+)
 # `pages` writes its page
 EXPERIMENT = Experiment(_sweep_rates, write=lambda record, measured: [])
 

@@ -22,7 +22,6 @@ from ...sweeps.search import (
     SUITES,
     Row,
     draw_hparams,
-    final_seeds,
     learning_rates,
     look_up_scores,
     search_configs,
@@ -65,23 +64,15 @@ ARMS = [
 ]
 
 
-# What a CPU can do: AN's rate is searched anew for the runs of the suite, whose own search of three
-# rates with one seed each did not find a good one.
-BASELINE = Arm('an', 'linear', 'single', '')
-BASELINE_SET = 'voc12_animals'
-BASELINE_SIZE = 160  # the suite's
-
-
-def list_trials(arm: Arm, dataset: str, image_size: int = IMAGE_SIZE) -> list[Config]:
+def list_trials(arm: Arm, dataset: str) -> list[Config]:
     """The search of an arm: every draw of the settings with every search seed.
 
     Args:
         dataset: one of `DATASETS`.
-        image_size: pixels a side.
     """
     # with the settings that all sets of the suite share
     of_suite = search_configs(Row(arm.loss, arm.head, arm.labels), SUITE, DATASETS[0])[0]
-    base = of_suite.changed(dataset=dataset, image_size=image_size)
+    base = of_suite.changed(dataset=dataset, image_size=IMAGE_SIZE)
     if arm.optimizer:
         base = base.changed(optimizer=arm.optimizer)
     rates = learning_rates(DRAWS, **RATES[arm.optimizer or 'adam'])
@@ -92,38 +83,21 @@ def list_trials(arm: Arm, dataset: str, image_size: int = IMAGE_SIZE) -> list[Co
     ]
 
 
-def list_finals(
-    arm: Arm, dataset: str, record: pd.DataFrame, image_size: int = IMAGE_SIZE
-) -> list[Config]:
+def list_finals(arm: Arm, dataset: str, record: pd.DataFrame) -> list[Config]:
     """The runs with the draw whose mean validation score is the highest, one for each final seed;
     none while a run of the search is missing.
 
     Args:
-        arm, dataset, image_size: as in `list_trials`.
+        arm, dataset: as in `list_trials`.
         record: finished runs, as from `sweeps.load_finished_runs` or `tables.read_recorded_runs`.
     """
-    trials = list_trials(arm, dataset, image_size)
+    trials = list_trials(arm, dataset)
     scores = look_up_scores(trials, record).validation.to_numpy()
     means = scores.reshape(DRAWS, len(SEARCH_SEEDS)).mean(1)
     if pd.isna(means).any():
         return []
     chosen = trials[len(SEARCH_SEEDS) * int(means.argmax())]
     return [chosen.changed(seed=seed, label_seed=seed) for seed in FINAL_SEEDS]
-
-
-def list_baseline_trials() -> list[Config]:
-    """The new search of AN for the suite's runs on `BASELINE_SET`."""
-    return list_trials(BASELINE, BASELINE_SET, BASELINE_SIZE)
-
-
-def list_baseline_finals(record: pd.DataFrame) -> list[Config]:
-    """`list_finals` of the new search of AN, with the seeds of the suite.
-
-    Args:
-        record: as in `list_finals`.
-    """
-    seeds = final_seeds(Row(BASELINE.loss, BASELINE.head), SUITE)
-    return list_finals(BASELINE, BASELINE_SET, record, BASELINE_SIZE)[: len(seeds)]
 
 
 class Place(NamedTuple):

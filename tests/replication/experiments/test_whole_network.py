@@ -196,21 +196,3 @@ def test_a_network_whose_mechanism_did_not_act_says_so():
     assert '(not exercised) | 45.0 ± 1.0' in whole_network.format_end_to_end(
         whole(five, five, five, acted=False)
     )
-
-
-def test_the_new_search_of_an_trains_as_the_suite_does():
-    row = search.Row('an', 'linear')
-    of_suite = search.search_configs(row, 'photos_finetune', 'voc12_animals')[0]
-    trials = whole_network.list_baseline_trials()
-    assert len({(config.lr, config.seed) for config in trials}) == len(trials) == 10
-    for config in trials:
-        assert config.seed == config.label_seed
-        same = config.changed(lr=of_suite.lr, seed=of_suite.seed, label_seed=of_suite.label_seed)
-        assert run_key(same) == run_key(of_suite)
-    scores = {run_key(c): {'val_map': float(c.lr == trials[4].lr)} for c in trials}
-    known = pd.DataFrame.from_dict(scores, orient='index')
-    finals = whole_network.list_baseline_finals(known)
-    assert [(c.seed, c.label_seed, c.lr) for c in finals] == [
-        (seed, seed, trials[4].lr) for seed in search.final_seeds(row, 'photos_finetune')
-    ]
-    assert whole_network.list_baseline_finals(known.drop(run_key(trials[0]))) == []
