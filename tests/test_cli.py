@@ -483,8 +483,10 @@ def test_like_takes_every_value_of_a_line_of_the_record(asked, monkeypatch):
         ]
     )
     for k, line in enumerate(some.itertuples()):
-        main(['train', '--like', (line.run, line.key)[k % 2]])
-        assert science_key(resolve(asked.pop())) == line.key
+        names = (line.run, line.key)
+        for name in names if k % 8 == 0 else [names[k % 2]]:
+            main(['train', '--like', name])
+            assert science_key(resolve(asked.pop())) == line.key
 
 
 def test_like_is_changed_by_what_is_given(asked, monkeypatch):

@@ -281,7 +281,7 @@ def _lac(runs: pd.DataFrame) -> dict:
 
 def _lac_first_stage_searched(runs: pd.DataFrame) -> dict[str, Effect]:
     "{column of Table 3: gain of LAC by the rate and δ of AN + PLC's search over its own search}."
-    ablation = ablation_arms.read_ablations()['lac_parts']
+    ablation = _lac_parts()
     effects = {}
     for column, dataset in ablation.columns.items():
         first_searched = ablation_arms.arm_scores(ablation, 'queue', dataset, runs)
@@ -312,17 +312,18 @@ def _lac_in_two_steps(runs: pd.DataFrame) -> dict:
             base_scores = tables.read_measures(configs, 'mAP', runs)
             effects.append(gains.estimate_gain(in_two_steps, base_scores))
         answers[name] = answer_effects([effect for effect in effects if effect.seeds > 1])
-    keys = [
-        run_key(config)
-        for tried in two_steps.plan_second_searches(runs, list(scores)).values()
-        for config in tried
-    ]
-    searched = runs.reindex(keys)
+    finals = two_steps.plan_finals(runs, list(scores))
+    keys = [run_key(config) for of_place in finals.values() for config in of_place]
+    columns = {ours: name for name, ours in _lac_parts().columns.items()}
     return answers | {
-        'sets': list(scores),
-        'idle': gains.count_stage_2_starts(searched),
-        'draws': len(searched),
+        'sets': [columns.get(name, published.DATASET_NAMES[name]) for name in scores],
+        'idle': gains.count_stage_2_starts(runs.reindex(keys)),
+        'runs': len(keys),
     }
+
+
+def _lac_parts() -> ablation_arms.Ablation:
+    return ablation_arms.read_ablations()['lac_parts']
 
 
 def _two_way(runs: pd.DataFrame) -> dict:

@@ -62,9 +62,8 @@ def attempt_stack(configs: list[Config]) -> list[str]:
     """
     ended = {}
     if len(configs) > 1:
-        failed = _message_of(partial(_train_stack, configs, ended))
-        if failed:
-            ended = dict.fromkeys(configs, failed) | ended
+        # an error of the stack is in its log; a run that it concerns meets it alone too
+        _message_of(partial(_train_stack, configs, ended))
     return [ended[c] if c in ended else attempt_run(c) for c in configs]
 
 
@@ -75,11 +74,16 @@ def _train_stack(configs: list[Config], ended: dict[Config, str]):
 
     with _log_to(locate_run(resolve(configs[0]))):
         began = time.perf_counter()
-        for config, error in train_stacked(configs):
-            if isinstance(error, Diverged):
-                seconds = (time.perf_counter() - began) / len(configs)
-                _finish_diverged(locate_run(resolve(config)), error, seconds)
-            ended[config] = '' if error is None else str(error)
+        try:
+            for config, error in train_stacked(configs):
+                if isinstance(error, Diverged):
+                    seconds = (time.perf_counter() - began) / len(configs)
+                    run = locate_run(resolve(config))
+                    _finish_diverged(run, error, seconds, stacked=len(configs))
+                ended[config] = '' if error is None else str(error)
+        except Exception:
+            traceback.print_exc()
+            raise
 
 
 def _train_with_log(config: Config):
@@ -138,8 +142,12 @@ def _train(config: Config, run: Run):
         raise
 
 
-def _finish_diverged(run: Run, error: SpmlError, seconds: float):
-    "Mark a diverged run as done: without weights, and with a validation mAP of 0 for the search."
+def _finish_diverged(run: Run, error: SpmlError, seconds: float, **trained):
+    """Mark a diverged run as done: without weights, and with a validation mAP of 0 for the search.
+
+    Args:
+        trained: further entries of its provenance.
+    """
     config = run.config
     data = loading.load(config.dataset, config.root, config.min_positives, config.exclude)
     result = {
@@ -149,7 +157,7 @@ def _finish_diverged(run: Run, error: SpmlError, seconds: float):
         'seconds': seconds,
         'data': data.fingerprint,
         'photos': data.content,
-        'provenance': provenance(),
+        'provenance': provenance() | trained,
     }
     with run.lock():
         if not run.done:
@@ -181,6 +189,15 @@ def serve_worker():
 
 
 _RETRY = 'Run the same command again to resume from its last checkpoint.'
+_RETRY_STACK = 'Run the same command again to train anew what the stack had not ended.'
+
+
+def _is_done(config: Config) -> bool:
+    "Whether a run is done; not if its folder or its photos cannot be read."
+    try:
+        return locate_run(resolve(config)).done
+    except (SpmlError, OSError):
+        return False
 
 
 class _Worker:
@@ -227,11 +244,12 @@ class _Worker:
             return json.loads(answer)
         code = self.process.wait()
         self.process = None
+        remedy = _RETRY if len(configs) == 1 else _RETRY_STACK
         message = (
             f'the process ended with exit status {code} (-9: killed, often because memory ran '
-            f'out). {_RETRY}'
+            f'out). {remedy}'
         )
-        return ['' if locate_run(resolve(c)).done else message for c in configs]
+        return ['' if _is_done(config) else message for config in configs]
 
     def stop(self):
         if self.process is not None:

@@ -191,11 +191,13 @@ def test_lac_in_two_steps_is_compared_on_the_same_photos(record):
     answers = paper_conclusions._lac_in_two_steps(record)
     if not answers:
         pytest.skip('no set of photos has the runs')
-    in_two_steps = [scores.by_seed.mean() for scores in two_steps.two_step_scores(record).values()]
+    scores = two_steps.two_step_scores(record)
+    in_two_steps = [of_set.by_seed.mean() for of_set in scores.values()]
+    assert answers['runs'] == 5 * len(scores)
     bases = {'over_one': ('lac', 'labelwise'), 'same_head': ('an', 'labelwise')}
     for name, (loss, head) in (bases | {'plain': ('an', 'linear')}).items():
         differences = []
-        for dataset, level in zip(answers['sets'], in_two_steps, strict=True):
+        for dataset, level in zip(scores, in_two_steps, strict=True):
             board = pd.read_csv(ROOT / f'outputs/methods/{dataset}.csv')
             row = board[(board.loss == loss) & (board['head'] == head) & (board.labels == 'single')]
             # the label-wise head has half as many seeds

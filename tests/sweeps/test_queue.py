@@ -195,6 +195,15 @@ def test_a_killed_worker_is_replaced_and_its_run_named(place, monkeypatch):
     worker.stop()
 
 
+def test_a_killed_worker_answers_for_runs_whose_photos_are_gone(place, tmp_path):
+    worker = queue._Worker(0, 1)
+    worker.start(QUICK)
+    os.kill(worker.process.pid, signal.SIGKILL)
+    gone = QUICK.changed(dataset=str(tmp_path / 'gone'))
+    answers = worker.train([gone, QUICK])
+    assert all('exit status -9' in answer and 'train anew' in answer for answer in answers)
+
+
 def test_a_worker_whose_gpu_has_failed_is_replaced_before_the_next_run():
     code = (
         "from spml_nb.sweeps import queue; queue.attempt_run = lambda config: ['', "

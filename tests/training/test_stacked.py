@@ -129,8 +129,22 @@ def test_a_run_that_diverges_leaves_the_others_as_they_are(photo_folder, monkeyp
     monkeypatch.setenv('SPML_NB_RUNS', str(settings.get_folder('runs')) + '-stacked')
     messages = queue.attempt_stack([wild, *configs[1:]])
     assert 'Lower the learning rate (lr is 1e+38)' in messages[0] and messages[1:] == ['', '']
-    assert runs.load().diverged.sum() == 1
+    found = runs.load().set_index('lr')
+    assert found.diverged.sum() == 1 and (found.stacked == 3).all()
     check_equal(list(zip(alone, map(training.train, configs[1:]), strict=True)))
+
+
+def test_an_error_of_the_stack_leaves_its_runs_to_be_trained_alone(photo_folder, monkeypatch):
+    configs = varied(photo_folder)
+    monkeypatch.setattr(stacked._Stack, 'step', lambda *_: 1 / 0)
+    assert queue.attempt_stack(configs) == ['', '', '']
+    found = runs.load()
+    assert len(found) == 3 and 'stacked' not in found
+    assert any('ZeroDivisionError' in log.read_text() for log in find_logs())
+
+
+def find_logs():
+    return settings.get_folder('runs').rglob('log.txt')
 
 
 def test_a_kill_loses_no_more_than_what_has_not_ended(photo_folder, monkeypatch):

@@ -23,9 +23,8 @@ from ...sweeps.search import (
     final_seeds,
     search_configs,
 )
-from ..gains import collect_scores
 from ..published import PHOTOS_SUITE
-from .core import Experiment, choose_sets, make_staged_sweep, plan_chosen_runs, tabulate_runs
+from .core import Experiment, choose_sets, plan_chosen_runs, tabulate_runs
 
 FIRST = Row('lac_plc', 'labelwise')
 LAC = Row('lac', 'labelwise')
@@ -67,15 +66,12 @@ def plan_second_searches(
     return searches
 
 
-def _list_searches(datasets: Iterable[str]) -> list[Config]:
-    "The runs of both searches, as far as the first has chosen."
-    chosen = choose_sets(datasets, SUITES[PHOTOS_SUITE]['datasets'])
-    first = [run for name in chosen for run in search_configs(FIRST, PHOTOS_SUITE, name)]
-    second = plan_second_searches(queue.load_finished_runs(), chosen)
-    return first + [run for runs in second.values() for run in runs]
+def plan_finals(record: pd.DataFrame, datasets: Iterable[str] = ()) -> dict[Place, list[Config]]:
+    """The final runs, with the settings that the second search has chosen.
 
-
-def _plan_finals(record: pd.DataFrame, datasets: Iterable[str] = ()) -> dict[Place, list[Config]]:
+    Args:
+        record, datasets: as in `plan_second_searches`.
+    """
     seeds = final_seeds(LAC, PHOTOS_SUITE)
     return plan_chosen_runs(plan_second_searches(record, datasets), record, seeds)
 
@@ -86,15 +82,39 @@ def two_step_scores(record: pd.DataFrame) -> dict[str, Scores]:
     Args:
         record: finished runs, as from `tables.read_recorded_runs`.
     """
-    runs = tabulate_runs(_plan_finals(record), Place._fields, record)
+    from ..gains import collect_scores  # needs scipy, which a packed sweep may lack
+
+    runs = tabulate_runs(plan_finals(record), Place._fields, record)
     return {place.dataset: scores for place, scores in collect_scores(runs, Place).items()}
 
 
-_sweep = make_staged_sweep(
-    _list_searches,
-    lambda record, datasets: [
-        run for runs in _plan_finals(record, datasets).values() for run in runs
-    ],
-)
+def _sweep(datasets: Iterable[str] = (), *, dry_run: bool = False, **launch) -> pd.DataFrame:
+    """Train the missing runs: the first search, the second, and what it chooses.
+
+    Args:
+        datasets: as in `plan_second_searches`.
+        dry_run, launch: as in `sweeps.run_stages`.
+    """
+    chosen = choose_sets(datasets, SUITES[PHOTOS_SUITE]['datasets'])
+    first = [run for name in chosen for run in search_configs(FIRST, PHOTOS_SUITE, name)]
+    table = queue.run_stages(
+        first,
+        lambda record: _join(plan_second_searches(record, chosen)),
+        dry_run=dry_run,
+        **launch,
+    )
+    if not dry_run and (table.state == 'missing').any():
+        return table  # interrupted
+    second = _join(plan_second_searches(queue.load_finished_runs(), chosen))
+    finals = queue.run_stages(
+        second, lambda record: _join(plan_finals(record, chosen)), dry_run=dry_run, **launch
+    )
+    return pd.concat([table, finals], ignore_index=True).drop_duplicates('run')
+
+
+def _join(configs: dict[Place, list[Config]]) -> list[Config]:
+    return [config for of_place in configs.values() for config in of_place]
+
+
 # the page of the paper says what came of it
 EXPERIMENT = Experiment(_sweep, write=lambda record, measured: [])
