@@ -117,14 +117,15 @@ def test_rules_are_compared_under_each_draw_on_the_same_runs():
     more = compare_label_rules(
         count_label_losses(join_label_trials(even, drawn)), 'observed_map', CHOSEN_RULE
     )
-    for labels in ('single', 'single-frequent', 'single+3-negatives'):
+    for labels in ('single', 'single-frequent', 'single+3-negatives', 'grouped'):
         assert more.within[labels].mean == more.pick[labels].mean == 2
         assert more.within[labels].low > 0
     salient = more.within['salient']
     assert salient.mean == 0 and salient.low < 0 < salient.high
     losses = count_label_losses(join_label_trials(even, drawn))
     over_even = compare_with_even_draw(losses, CHOSEN_RULE)
-    assert list(over_even.index) == ['single-frequent', 'single+3-negatives', 'salient']
+    uneven = ['single-frequent', 'single+3-negatives', 'salient', 'grouped']
+    assert list(over_even.index) == uneven
     assert over_even.pick['single-frequent'].mean == 0 and over_even.pick['salient'].mean == -1
 
 
