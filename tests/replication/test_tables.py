@@ -655,7 +655,10 @@ def test_what_the_pages_say_of_lacs_second_stage_is_so():
         & (known.seed == 0)
         & known.hparams.str.contains(r'"queue": (?:4096|8192)')
     ]
-    assert len(large) == 2 and large.test_map.nunique() == 1
+    # a run of LAC's second search differs in more than the queue
+    others = large.hparams.str.replace(r'"queue": \d+', '', regex=True)
+    alike = large[others.duplicated(keep=False)]
+    assert len(alike) == 2 and alike.test_map.nunique() == 1
 
 
 def cell_of_table(**changes):
