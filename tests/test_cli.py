@@ -231,7 +231,7 @@ def test_the_shell_completes_commands_losses_data_sets_and_runs(complete, tmp_pa
     ]
     assert (
         complete('spml runs -p regime lin') == ['linear', 'linear_init']
-        and complete('spml sweep two') == ['two_way']
+        and complete('spml sweep two') == ['two_steps', 'two_way']
         and complete('spml sweep me') == ['methods']
         and complete('spml sweep wo') == ['worth']
     )
