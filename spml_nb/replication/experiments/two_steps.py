@@ -36,6 +36,8 @@ SECOND_STAGE = {
 
 
 class Place(NamedTuple):
+    """A set of photos."""
+
     dataset: str
 
 
