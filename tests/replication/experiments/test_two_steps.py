@@ -80,3 +80,24 @@ def test_a_second_program_finds_the_same_levels():
         finals = here[(here.seed < 5) & (here.lr == best.lr) & (here.hparams == best.hparams)]
         assert len(finals) == 5
         assert scores.by_seed.mean() == pytest.approx(finals.test_map.mean(), abs=1e-4)
+
+
+def test_a_sweep_trains_one_search_after_the_other(monkeypatch):
+    tried, record = searched()
+    second = two_steps.plan_second_searches(record, ['ccp'])[CCP]
+    asked = []
+
+    def run_stages(configs, final, dry_run=False, **launch):
+        asked.append((list(configs), final(record)))
+        state = 'missing' if len(asked) in interrupted else 'done'
+        return pd.DataFrame({'run': [sweeps.run_key(configs[0])], 'state': state})
+
+    monkeypatch.setattr(two_steps.queue, 'run_stages', run_stages)
+    monkeypatch.setattr(two_steps.queue, 'load_finished_runs', lambda: record)
+    interrupted = ()
+    table = two_steps.EXPERIMENT.sweep(['ccp'])
+    assert asked == [(tried, second), (second, [])] and len(table) == 2
+    asked.clear()
+    interrupted = (1,)
+    two_steps.EXPERIMENT.sweep(['ccp'])
+    assert asked == [(tried, second)]
