@@ -145,6 +145,9 @@ class Config:
     lr: float | None = config_field(
         default=None, meaning='of the backbone, and of the head on frozen features', above=0
     )
+    stage2_lr: float | None = config_field(
+        default=None, meaning="lr of a method's later stages, unset: lr", above=0
+    )
     head_lr_multiplier: float | None = config_field(
         default=None, meaning='lr of the head over that of the backbone, end to end', above=0
     )
@@ -419,11 +422,11 @@ def resolve(config: Config) -> Config:
     """Fill unset fields with the method's recipe, else with the protocol's values.
 
     Returns:
-        A configuration in which only `root` and `embedding_dim` may be None.
+        A configuration in which only `root`, `embedding_dim` and `stage2_lr` may be None.
 
     Raises:
-        SpmlError: for an unknown method, hyper-parameter or device, a head or view that the method
-            cannot use, or side information that is missing or not used.
+        SpmlError: for an unknown method, hyper-parameter or device, a head, view or `stage2_lr`
+            that the method cannot use, or side information that is missing or not used.
     """
     # imported here, as tables of runs need no torch
     from spml_nb.data.dataset import FAMILIES, MINIATURES
@@ -457,6 +460,11 @@ def resolve(config: Config) -> Config:
     )
     if method.heads is not None:
         require_one_of(resolved.head, method.heads, f'head for {config.loss!r}')
+    if config.stage2_lr is not None and method.stages < 2:
+        raise SpmlError(
+            f'stage2_lr={config.stage2_lr:g}, but {config.loss!r} trains in one stage, with lr. '
+            "Leave `stage2_lr` out, or choose a method with two stages: 'lac'."
+        )
     in_set = f"view of views={resolved.views!r}, which {config.loss!r} needs"
     for role in method.views:
         require_one_of(role, VIEW_SETS[str(resolved.views)], in_set)
@@ -484,6 +492,7 @@ def _pinned_side(config: Config, method: type['Method']) -> str:
 # part of a run's hash only if they differ from it, so that no new field renames a run.
 ADDED = {
     'embedding_dim': None,
+    'stage2_lr': None,
     'frozen_stages': 0,
     'freeze_batchnorm': False,
     'normalise': True,

@@ -48,8 +48,10 @@ def plan_stages(config: Config, method: Method) -> list[Stage]:
     Source: Cole et al. (LinearInit), LAC section 3.2 (two stages).
     """
     name = 'linear' if config.regime == 'linear' else 'finetune'
+    rates = {1: config.lr}
+    later = config.stage2_lr or config.lr
     main = [
-        Stage(name, config.epochs, config.lr, config.patience, k)
+        Stage(name, config.epochs, rates.get(k, later), config.patience, k)
         for k in range(1, method.stages + 1)
     ]
     if config.regime != 'linear_init':
