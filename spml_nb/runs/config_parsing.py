@@ -218,7 +218,7 @@ def _change(recorded: dict, changes: dict) -> dict:
     old = recorded['loss']
     new = changes.get('loss', old)
     if new != old:
-        method_fields = {'hparams', 'head', 'side', 'embedding_dim', 'views'}
+        method_fields = {'hparams', 'head', 'side', 'embedding_dim', 'views', 'stage2_lr'}
         method_fields |= {*find(old).recipe, *find(new).recipe}
         recorded = {name: value for name, value in recorded.items() if name not in method_fields}
     return _merge(recorded, changes)

@@ -170,7 +170,8 @@ _DEFAULTS = {
     'precision': 'float32',
     'device': 'cpu',
 }
-_MAY_BE_EMPTY = ('root', 'exclude', 'embedding_dim', 'side')  # fields without a default
+# fields without a default
+_MAY_BE_EMPTY = ('root', 'exclude', 'stage2_lr', 'embedding_dim', 'side')
 
 
 def _defaults_by_line(datasets: pd.Series) -> dict[str, pd.Series]:

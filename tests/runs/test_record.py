@@ -149,6 +149,22 @@ def test_the_table_of_record_takes_words_for_how_much_is_known(tmp_path):
         runs.read_record(tmp_path / 'runs.csv')
 
 
+def test_a_rate_of_the_second_stage_is_kept_and_leaves_other_keys_as_they_are(tmp_path):
+    given = {'loss': 'lac', 'dataset': 'mini_voc', 'seed': 3}
+    tried = [resolve(Config(**given)), resolve(Config(**given, stage2_lr=2e-4))]
+    for config in tried:
+        run = Run(config, tmp_path)
+        run.start()
+        run.finish({'scores': {}, 'seconds': 1.0, 'data': 'x', 'provenance': {'commit': None}})
+    file = tmp_path / 'runs.csv'
+    runs.export_csv(file, tmp_path)
+    for line in runs.read_record(file, dtype=str, keep_default_na=False).to_dict('records'):
+        assert science_key(parse_recorded_config(line)) == line['key']
+    assert runs.read_record(file).stage2_lr.dropna().tolist() == [2e-4]
+    # the key that this configuration had before there was such a field
+    assert science_key(tried[0]) == 'lac-mini_voc-1317d1772791'
+
+
 def test_usual_values_are_left_out_and_read_back_and_old_files_are_read_as_they_are(tmp_path):
     file = tmp_path / 'runs.csv'
     for seed, fields in ((0, {'epochs': 60, 'head': 'linear'}), (1, {'epochs': 30, 'side': ''})):

@@ -12,7 +12,7 @@ from quick import config
 
 from spml_nb import methods, models, runs, training
 from spml_nb.data import views
-from spml_nb.training.schedule import Stage, make_optimizer, make_schedule
+from spml_nb.training.schedule import Stage, make_optimizer, make_schedule, plan_stages
 
 
 def groups(regime, loss='an', **given):
@@ -66,6 +66,14 @@ def test_the_optimiser_trains_backbone_and_head_at_their_rates_and_a_head_alone_
     assert found[0][0] == 0.003 and [rate for rate, *_ in found[1:]] == [
         pytest.approx(0.03)
     ]  # the table of estimates
+
+
+@pytest.mark.parametrize(
+    ('given', 'rates'), [({}, [0.01, 0.01]), ({'stage2_lr': 2e-4}, [0.01, 2e-4])]
+)
+def test_the_second_stage_has_a_rate_of_its_own_if_one_is_given(given, rates):
+    planned = runs.resolve(config('mini_voc', loss='lac', regime='linear', lr=0.01, **given))
+    assert [stage.lr for stage in plan_stages(planned, methods.find('lac'))] == rates
 
 
 @pytest.mark.parametrize('schedule', ['constant', 'cosine', 'onecycle'])

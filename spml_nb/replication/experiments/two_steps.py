@@ -4,8 +4,8 @@
 # fixes those of the first stage before it looks at the second. Here likewise: rate and δ are what
 # the search of `lac_plc`, which is the first stage, has chosen, and ten draws search the second.
 # These are twice as many draws as another method gets. The paper has one rate for both stages, and
-# so has the first draw. With it the second stage was best in its first epoch in nine of ten draws on
-# voc12_animals, so the others have a rate of its own, down to a hundredth of the first.
+# so has the first draw. In the others the second stage has a rate of its own, down to a hundredth
+# of the first: at one rate it was best in its first epoch in nine of ten draws on voc12_animals.
 
 from collections.abc import Iterable
 from typing import NamedTuple
