@@ -298,12 +298,14 @@ def front_findings(
         return ''
     fields = agreement_fields(agreed)
     rows = observed['rows'][:2] if observed else []
+    changes = {
+        board.describe_method(row['loss'])['name']: observed['changes'][row['loss']] for row in rows
+    }
     return render_template(
         'findings.md',
         leading=leading,
-        observed=[
-            (board.describe_method(row['loss'])['name'], *row['effects'][:2]) for row in rows
-        ],
+        observed=changes,
+        told_apart=any(change.low > 0 or change.high < 0 for change in changes.values()),
         uses=[(board.describe_method(loss)['name'], use) for loss, use in (uses or {}).items()],
         seeds_observed=observed['seeds'] if rows else 0,
         by_size=by_size or {},

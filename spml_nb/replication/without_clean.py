@@ -67,22 +67,26 @@ def _score_choices(lines: pd.DataFrame) -> dict[Setting, Scores]:
     return scores
 
 
-def measure_loss_of_an(lines: pd.DataFrame) -> Effect:
-    """The change in mAP of AN if observed labels choose its settings and epoch instead of clean
-    ones, as a mean over the photo sets.
+def measure_changes(lines: pd.DataFrame) -> dict[str, Effect]:
+    """The change in mAP of each method if observed labels choose its settings and epoch instead of
+    clean ones, as a mean over the photo sets.
 
     Args:
-        lines: As in `measure_gains`.
+        lines: As in `measure_gains`, with every photo set.
     """
     scores = _score_choices(lines)
     clean, observed = list(CHOICES)[:2]
-    changes = [
-        gains.estimate_gain(
-            scores[Setting(name, 'an', observed)], scores[Setting(name, 'an', clean)]
+    return {
+        loss: pool_effects(
+            [
+                gains.estimate_gain(
+                    scores[Setting(name, loss, observed)], scores[Setting(name, loss, clean)]
+                )
+                for name in DATASETS
+            ]
         )
-        for name in DATASETS
-    ]
-    return pool_effects(changes)
+        for loss in METHODS
+    }
 
 
 def average_gains(measured: pd.DataFrame) -> pd.DataFrame:
@@ -108,21 +112,21 @@ def read_without_clean() -> dict:
     """The numbers of the pages.
 
     Returns:
-        {'rows': [{'loss', 'effects' (one for each choice)}], 'an' (as from `measure_loss_of_an`),
-        'choices' (names), 'sets', 'seeds' (numbers)}; no rows, and None for AN, while a photo set
+        {'rows': [{'loss', 'effects' (one for each choice)}], 'changes' (as from `measure_changes`),
+        'choices' (names), 'sets', 'seeds' (numbers)}; no rows and no changes while a photo set
         lacks runs.
     """
     lines = observed_choice.read_trials()
-    rows, an = [], None
+    rows, changes = [], {}
     if set(lines.dataset) == set(DATASETS):
-        an = measure_loss_of_an(lines)
+        changes = measure_changes(lines)
         rows = [
             {'loss': loss, 'effects': list(effects)}
             for loss, *effects in average_gains(measure_gains(lines)).itertuples()
         ]
     return {
         'rows': rows,
-        'an': an,
+        'changes': changes,
         'choices': list(CHOICES),
         'sets': len(DATASETS),
         'seeds': lines.seed.nunique(),
