@@ -1061,12 +1061,11 @@ def _with_measure(args, launch: Callable):
         plan = launch(tell=lambda line: None, **options)
         estimate.measure_paces(plan.config[_is_length_unknown(plan)], print_line)
     done = launch(tell=print_line, **options)
-    if args.dry_run and (count := _is_length_unknown(done).sum()):
-        words = [word for word in args.words if word != '--measure']
+    if args.dry_run and not args.measure and (count := _is_length_unknown(done).sum()):
         print_line(
             f'How long {count} of these runs take is not known: nothing like them was run or timed '
             'here. To time a few steps of each kind, in about two minutes: '
-            f'`spml {shlex.join(words)} --measure`'
+            f'`spml {shlex.join(args.words)} --measure`'
         )
     return done
 

@@ -299,8 +299,13 @@ def time_steps(kind: StepKind, config: Config, seconds: float) -> Pace:
         seconds: approximate time limit.
 
     Raises:
-        SpmlError: if not even two photos fit into memory, or the method needs side information.
+        SpmlError: if not even two photos fit into memory, the method needs side information, or a
+            CPU would have to emulate half precision.
     """
+    if config.precision == 'fp16' and config.device == 'cpu':
+        raise SpmlError(
+            'a CPU emulates fp16, a minute or more a step. Plan it where there is a GPU.'
+        )
     import torch
 
     from ..training.trainer import Trainer

@@ -126,6 +126,14 @@ def test_each_kind_of_steps_is_timed_once(photo_folder, fields):
     assert not any((photo_folder / name).exists() for name in ('runs', 'cache'))
 
 
+def test_steps_that_a_cpu_would_emulate_for_minutes_are_not_timed(photo_folder):
+    lines = []
+    fields = {'loss': 'lac', 'head': 'labelwise', 'precision': 'fp16', 'device': 'cpu'}
+    estimate.measure_paces([resolve(quick(photo_folder, **fields))], lines.append)
+    assert len(lines) == 1 and 'not timed, as a CPU emulates fp16' in lines[0]
+    assert estimate.read_paces() == {}
+
+
 def test_without_time_nothing_is_timed_and_the_rest_is_counted(photo_folder):
     lines = []
     given = [resolve(quick(photo_folder, batch_size=size)) for size in (2, 4)]
