@@ -319,6 +319,7 @@ def _lac_in_two_steps(runs: pd.DataFrame) -> dict:
         'sets': [columns.get(name, published.DATASET_NAMES[name]) for name in scores],
         'idle': gains.count_stage_2_starts(runs.reindex(keys)),
         'runs': len(keys),
+        'own_rates': sum(configs[0].stage2_lr is not None for configs in finals.values()),
     }
 
 

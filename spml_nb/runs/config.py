@@ -425,8 +425,8 @@ def resolve(config: Config) -> Config:
         A configuration in which only `root`, `embedding_dim` and `stage2_lr` may be None.
 
     Raises:
-        SpmlError: for an unknown method, hyper-parameter or device, a head, view or `stage2_lr`
-            that the method cannot use, or side information that is missing or not used.
+        SpmlError: for an unknown method, hyper-parameter or device, a head or view that the method
+            cannot use, or side information that is missing or not used.
     """
     # imported here, as tables of runs need no torch
     from spml_nb.data.dataset import FAMILIES, MINIATURES
@@ -460,11 +460,6 @@ def resolve(config: Config) -> Config:
     )
     if method.heads is not None:
         require_one_of(resolved.head, method.heads, f'head for {config.loss!r}')
-    if config.stage2_lr is not None and method.stages < 2:
-        raise SpmlError(
-            f'stage2_lr={config.stage2_lr:g}, but {config.loss!r} trains in one stage, with lr. '
-            "Leave `stage2_lr` out, or choose a method with two stages: 'lac'."
-        )
     in_set = f"view of views={resolved.views!r}, which {config.loss!r} needs"
     for role in method.views:
         require_one_of(role, VIEW_SETS[str(resolved.views)], in_set)

@@ -45,9 +45,17 @@ def plan_stages(config: Config, method: Method) -> list[Stage]:
         config: resolved.
         method: one stage for each of its `stages`.
 
+    Raises:
+        SpmlError: for a `stage2_lr` with a method of one stage.
+
     Source: Cole et al. (LinearInit), LAC section 3.2 (two stages).
     """
     name = 'linear' if config.regime == 'linear' else 'finetune'
+    if config.stage2_lr is not None and method.stages < 2:
+        raise SpmlError(
+            f'stage2_lr={config.stage2_lr:g}, but {config.loss!r} trains in one stage here, with '
+            "lr. Leave `stage2_lr` out, or choose a method with two stages: 'lac'."
+        )
     rates = {1: config.lr}
     later = config.stage2_lr or config.lr
     main = [

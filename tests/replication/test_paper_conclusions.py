@@ -16,6 +16,7 @@ from spml_nb.replication import claims, paper_conclusions, paper_figures, publis
 from spml_nb.replication.experiments import two_steps
 from spml_nb.replication.paper_conclusions import Answer, Part
 from spml_nb.statistics import effect_from_error
+from spml_nb.sweeps.queue import run_key
 from spml_nb.sweeps.search import Row
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -205,6 +206,10 @@ def test_lac_in_two_steps_is_compared_on_the_same_photos(record):
             differences.append(level - sum(of_seeds) / len(of_seeds))
         assert answers[name].mean == pytest.approx(sum(differences) / len(differences), abs=0.01)
         assert answers[name].places == len(answers['sets'])
+    lines = record.reindex(
+        [run_key(config) for of_set in two_steps.plan_finals(record).values() for config in of_set]
+    )
+    assert answers['own_rates'] == lines[lines.stage2_lr.notna()].dataset.nunique()
 
 
 def test_a_page_for_each_paper_is_written_once(tmp_path, monkeypatch, unchecked):

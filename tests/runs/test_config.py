@@ -39,7 +39,6 @@ from spml_nb.runs.folder import Run
         ({'train_images': -1}, ['train_images must be 0 or more, not -1']),
         ({'momentum': 0, 'nesterov': True}, ['nesterov: true needs momentum above 0']),
         ({'device': 'tpu', 'loss': 'an'}, ['tpu']),
-        ({'loss': 'em', 'stage2_lr': 1e-3}, ['stage2_lr=0.001', "'em'", 'one stage', "'lac'"]),
     ],
 )
 def test_wrong_configuration_is_told(given, words):

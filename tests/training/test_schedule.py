@@ -11,6 +11,7 @@ import torch
 from quick import config
 
 from spml_nb import methods, models, runs, training
+from spml_nb.base.errors import SpmlError
 from spml_nb.data import views
 from spml_nb.training.schedule import Stage, make_optimizer, make_schedule, plan_stages
 
@@ -74,6 +75,18 @@ def test_the_optimiser_trains_backbone_and_head_at_their_rates_and_a_head_alone_
 def test_the_second_stage_has_a_rate_of_its_own_if_one_is_given(given, rates):
     planned = runs.resolve(config('mini_voc', loss='lac', regime='linear', lr=0.01, **given))
     assert [stage.lr for stage in plan_stages(planned, methods.find('lac'))] == rates
+
+
+@pytest.mark.parametrize(
+    'given', [{'loss': 'em'}, {'loss': 'lac', 'hparams': {'two_stage': False}}]
+)
+def test_a_rate_for_a_stage_that_there_is_not_is_refused_before_anything_is_written(
+    given, tmp_path
+):
+    planned = config('mini_voc', regime='linear', stage2_lr=1e-3, **given)
+    with pytest.raises(SpmlError, match=f"stage2_lr=0.001, but '{given['loss']}' trains in one"):
+        training.train(planned, root=tmp_path)
+    assert not [path for path in tmp_path.rglob('*') if path.suffix != '.lock']
 
 
 @pytest.mark.parametrize('schedule', ['constant', 'cosine', 'onecycle'])

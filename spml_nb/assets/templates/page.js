@@ -76,7 +76,7 @@
     const heads = ['seed', 'test mAP'].map((text) => made('th', { scope: 'col', textContent: text }));
     return [
       made('h4', { textContent: words }), made('p', {}, scores.length > 1 ? `${scores.length} seeds. This trains seed ${seed} (${first.toFixed(2)}) again: ` : 'This trains it again: ', command(`spml train --like ${run}`)),
-      made('p', { className: 'state', textContent: `Other seeds: -p seed 1 -p label_seed 1; any other value likewise. Configuration: ${listed({ loss, dataset, ...rest })}; hparams ${hparams}.` }),
+      made('p', { className: 'state', textContent: `Other seeds: -p seed 1 -p label_seed 1; any other value likewise. Configuration: ${listed({ loss, dataset, ...rest })}; hparams ${listed(hparams) || 'none'}.` }),
       made('details', {}, made('summary', { textContent: `${scores.length} run${scores.length > 1 ? 's' : ''}, one a seed` }),
         made('table', {}, made('thead', {}, made('tr', {}, ...heads)), made('tbody', {}, ...lines))),
       made('details', {}, made('summary', { textContent: 'the rest of the configuration' }), made('p', { textContent: listed({ ...data.groups.usual, ...rest }) }))];
