@@ -217,7 +217,7 @@ def _group_final_runs(
             for name, value in zip(varying, values, strict=True)
             if not pd.isna(value) and value != usual.get(name)
         }
-        unusual['hparams'] = json.loads(unusual['hparams'])
+        unusual['hparams'] = json.loads(unusual.get('hparams', '{}'))
         groups.append(
             {
                 's': unusual,

@@ -213,7 +213,7 @@ def test_every_number_leads_to_runs_that_differ_by_their_seed_alone(shown, known
             )
     one = groups['each'][0]
     line = lines.loc[one['run']]
-    whole = groups['usual'] | one['s']
+    whole = groups['usual'] | one['s'] | {'hparams': json.dumps(one['s']['hparams'])}
     assert all(line[name] == value for name, value in whole.items()) and len(whole) > 25
 
 
