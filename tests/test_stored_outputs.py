@@ -66,9 +66,9 @@ def test_notebooks_of_the_record_store_what_they_show_today(recorded_outputs):
         whole, timeout=300, kernel_name='python3', resources={'metadata': {'path': os.getcwd()}}
     ).execute()
     differing = {
-        file.relative_to(NBS).as_posix(): cell.source
+        file.relative_to(NBS.parent).as_posix(): cell.source
         for file, old in stored.items()
         for cell, now in zip(old, whole.cells[places[file] :], strict=False)
         if texts(cell) != texts(now)
     }
-    assert not differing, f'{REMEDY} {" ".join(differing)}'
+    assert not differing, f'{REMEDY} {" ".join(sorted(differing))}'
