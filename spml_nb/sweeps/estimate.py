@@ -304,7 +304,7 @@ def time_steps(kind: StepKind, config: Config, seconds: float) -> Pace:
     """
     if config.precision == 'fp16' and config.device == 'cpu':
         raise SpmlError(
-            'a CPU emulates fp16, a minute or more a step. Plan it where there is a GPU.'
+            'a CPU emulates fp16, at 448 px in minutes a step. Plan it where there is a GPU.'
         )
     import torch
 

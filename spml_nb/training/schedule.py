@@ -56,10 +56,9 @@ def plan_stages(config: Config, method: Method) -> list[Stage]:
             f'stage2_lr={config.stage2_lr:g}, but {config.loss!r} trains in one stage here, with '
             "lr. Leave `stage2_lr` out, or choose a method with two stages: 'lac'."
         )
-    rates = {1: config.lr}
     later = config.stage2_lr or config.lr
     main = [
-        Stage(name, config.epochs, rates.get(k, later), config.patience, k)
+        Stage(name, config.epochs, config.lr if k == 1 else later, config.patience, k)
         for k in range(1, method.stages + 1)
     ]
     if config.regime != 'linear_init':
