@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import math
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -31,10 +32,13 @@ def load(root: Path | None = None) -> pd.DataFrame:
         SpmlError: for a run whose files are damaged.
     """
     root = root or settings.get_folder('runs')
-    return pd.DataFrame([_row(done.parent) for done in sorted(root.glob('*/DONE'))])
+    finished = [(done.parent, done.stat().st_mtime_ns) for done in sorted(root.glob('*/DONE'))]
+    return pd.DataFrame([_row(*run) for run in finished])
 
 
-def _row(folder: Path) -> dict:
+@cache  # a sweep asks many times
+def _row(folder: Path, modified: int) -> dict:
+    "modified: when `DONE` was written; nothing changes in a folder afterwards."
     fields = complete_fields(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
     fields = {field.name: fields.get(field.name) for field in dataclasses.fields(Config)}
     result = read_json(folder / 'result.json', ('scores', 'seconds', 'provenance', 'data'))
