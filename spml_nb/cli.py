@@ -15,7 +15,13 @@ from functools import partial
 from . import __version__
 from .base import settings
 from .base.commit import find_commit
-from .base.errors import SpmlError, parse_number, require_one_of, short_warnings
+from .base.errors import (
+    SpmlError,
+    parse_number,
+    require_one_of,
+    require_package,
+    short_warnings,
+)
 from .base.escaping import any_name_in_frames, csv_for_spreadsheet, escape_for_terminal
 from .base.files import print_line, refuse_existing
 from .runs.config import CHOICES, PROTOCOL, Config
@@ -724,13 +730,9 @@ def _serve(args):
 
 def _import_server(module: str):
     "Import a module of `use` that needs the extra `serve`."
-    try:
-        importlib.import_module('uvicorn')
-        return importlib.import_module(f'spml_nb.use.{module}')
-    except ImportError as error:
-        raise SpmlError(
-            f"`spml {module}` needs {error.name}. Install it: pip install 'spml_nb[serve]'."
-        ) from error
+    for package in ('uvicorn', 'starlette'):
+        require_package(package, f'`spml {module}`', 'serve')
+    return importlib.import_module(f'spml_nb.use.{module}')
 
 
 def _run_server(app, host: str, port: int):
@@ -947,8 +949,8 @@ def _add_sweep(commands):
         'paper',
         nargs='?',
         help='hml, opml, lac, two_way or em_apl; methods, for the board of all methods; biased, '
-        'for labels that are not drawn at random; choice, for AN at other rates of its search; '
-        'worth, for what a label is worth; observed_choice, for choosing without clean labels; '
+        'for labels that are not drawn at random; worth, for what a label is worth; '
+        'observed_choice, for choosing without clean labels; '
         'ablations, for what each part of a method adds; two_steps, for LAC with a search for each '
         'of its stages; budget, for what a search buys; '
         'clean_photos, for what fully labelled photos are best used for; more_photos, for gains '

@@ -1,12 +1,14 @@
-"""Errors and warnings that name the value, what is allowed, and the remedy; and two checks."""
+"""Errors and warnings that name the value, what is allowed, and the remedy; and checks."""
 
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from importlib import import_module
 from math import isfinite, nan
 from numbers import Real
 from reprlib import Repr
+from types import ModuleType
 from typing import Any, TypeVar
 
 from .escaping import escape_for_terminal
@@ -144,3 +146,23 @@ def require_kind(value: Any, kind: type, what: str) -> Any:
     raise SpmlError(
         f'{what} must be {_NOUNS[kind]}, not {_abbreviate(value)} ({type(value).__name__}).'
     )
+
+
+def require_package(package: str, what: str, extra: str) -> ModuleType:
+    """Import an optional dependency.
+
+    Args:
+        package: name of the module.
+        what: what needs it, for the error.
+        extra: the extra of spml_nb that installs it.
+
+    Raises:
+        SpmlError: if it cannot be imported.
+    """
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise SpmlError(
+            f'{what} needs the package {package!r}, which cannot be imported ({error}). Install '
+            f"spml_nb with its extra: pip install 'spml_nb[{extra}]'."
+        ) from error

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from ..base import settings
-from ..base.errors import SpmlError, require_one_of
+from ..base.errors import SpmlError, require_one_of, require_package
 from ..data import loading
 from ..data.dataset import join_items
 from ..data.official import registry
@@ -627,13 +627,7 @@ def _on_ray(
 
 def _connected(address: str | None):
     "Import ray and connect it to a cluster."
-    try:
-        import ray
-    except ImportError as error:
-        raise SpmlError(
-            "engine 'ray' needs Ray, which is not installed. "
-            "Install it with: pip install 'spml_nb[cluster]'"
-        ) from error
+    ray = require_package('ray', "engine 'ray'", 'cluster')
     if not ray.is_initialized():
         try:
             ray.init(

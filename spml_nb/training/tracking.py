@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..base import settings
-from ..base.errors import SpmlError, require_one_of
+from ..base.errors import require_one_of, require_package
 
 
 class TensorBoard:
@@ -21,14 +21,8 @@ class TensorBoard:
     """
 
     def __init__(self, folder: Path):
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise SpmlError(
-                "tracker 'tensorboard' needs TensorBoard, which is not installed. "
-                "Install it with: pip install 'spml_nb[tracking]'"
-            ) from error
-        self.make_writer = lambda: SummaryWriter(folder, purge_step=1)
+        module = require_package('torch.utils.tensorboard', "tracker 'tensorboard'", 'tracking')
+        self.make_writer = lambda: module.SummaryWriter(folder, purge_step=1)
         self.writer = None
         self.written = 0  # epochs
 

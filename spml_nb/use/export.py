@@ -3,7 +3,6 @@
 import io
 import json
 import math
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 from torch import nn
 
 from ..base import files, settings
-from ..base.errors import SpmlError, require_one_of
+from ..base.errors import SpmlError, require_one_of, require_package
 from ..base.escaping import escape_bytes
 from ..training.batches import hash_weights
 from ..training.network import FORMAT, Network, open_network
@@ -291,19 +290,9 @@ def _write_pt2(network: Network, file: Path) -> None:
     file.write_bytes(content.getvalue())
 
 
-def _require(package: str) -> None:
-    try:
-        import_module(package)
-    except ImportError as error:
-        raise SpmlError(
-            f'ONNX needs the package {package!r}, which cannot be imported ({error}). Install '
-            "spml_nb with its extra: pip install 'spml_nb[export]'."
-        ) from error
-
-
 def _write_onnx(network: Network, file: Path) -> None:
-    _require('onnx')
-    _require('onnxscript')
+    for package in ('onnx', 'onnxscript'):
+        require_package(package, 'ONNX', 'export')
     program = _trace_network(network)
     try:
         onnx: Any = torch.onnx.export(
@@ -323,8 +312,7 @@ def _write_onnx(network: Network, file: Path) -> None:
 
 def _read_onnx(file: Path) -> Predictor:
     "On the CPU, with the number of threads that torch uses."
-    _require('onnxruntime')
-    import onnxruntime
+    onnxruntime = require_package('onnxruntime', 'ONNX', 'export')
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()

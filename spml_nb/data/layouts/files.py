@@ -73,14 +73,3 @@ def get_field(entry, name: str, kind: type | tuple, where: str):
             'fix that entry.'
         )
     return value
-
-
-def require_package(package: str, what: str, extra: str):
-    "Import an optional dependency; the error names the extra that installs it."
-    try:
-        return __import__(package)
-    except ImportError as error:
-        raise SpmlError(
-            f'{what} needs the package {package!r}, which cannot be imported ({error}). Install '
-            f"it: pip install {package}, or pip install 'spml_nb[{extra}]'."
-        ) from error

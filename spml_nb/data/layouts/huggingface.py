@@ -7,10 +7,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from ...base.errors import SpmlError
+from ...base.errors import SpmlError, require_package
 from ..dataset import join_items
 from ..decoding import PHOTOS
-from .files import require_package
 from .source import Photo, Source, find_part
 
 

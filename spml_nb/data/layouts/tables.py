@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from ...base.errors import SpmlError
+from ...base.errors import SpmlError, require_package
 from ..dataset import join_items
 from ..folder import CELLS, NAME_COLUMNS, normalize_name, sign_between
-from .files import read_text, require_package
+from .files import read_text
 from .source import COMPLETE, POSITIVES_ONLY, Source, find_part
 
 # usual titles of a column of names, and of a column of parts
