@@ -66,7 +66,6 @@ def measured(rows):
             {
                 'method': m,
                 'own': by_name[m].own,
-                'over_plain': by_name[m].over_plain,
                 'panel': p,
                 'published': theirs,
                 'uncounted': '',

@@ -335,7 +335,7 @@ def test_every_experiment_says_how_much_there_is(name, capsys, monkeypatch):
         (
             ['sweep', 'hmm'],
             "unknown paper 'hmm'; allowed: hml, em_apl, opml, lac, two_way, methods, biased, "
-            "choice, worth",
+            "worth",
         ),
         (['sweep', 'hml', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: paper, photos"),
         (
@@ -349,9 +349,9 @@ def test_every_experiment_says_how_much_there_is(name, capsys, monkeypatch):
         (['sweep', 'methods', '--table', '2'], '--dataset goes with methods'),
         (
             ['sweep', 'worth', '--seeds', '0'],
-            '--dataset goes with methods, biased, choice, worth, observed_choice',
+            '--dataset goes with methods, biased, worth, observed_choice',
         ),
-        (['sweep', 'choice', '--dataset', 'voc'], "unknown set of photos 'voc'; allowed: "),
+        (['sweep', 'ensembles', '--dataset', 'voc'], "unknown set of photos 'voc'; allowed: "),
         (['sweep', 'worth', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
         (['sweep', 'biased', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),
         (['sweep', 'methods', '--dataset', 'voc'], "unknown data set of the suite 'photos' 'voc'"),

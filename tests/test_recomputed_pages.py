@@ -285,6 +285,26 @@ def gain_by_budget(loss, head, dataset):
     return np.mean(gained, axis=0), len(gained)
 
 
+def chosen_by_mean(loss, head, dataset):
+    "The final runs, by seed, of the settings with the best mean validation mAP of three searches."
+    runs = record()
+    runs = runs[
+        runs.loss.isin([loss, ALIKE.get(loss)])
+        & (runs.dataset == dataset)
+        & (runs['head'] == head)
+        & (runs.labels == 'single')
+    ]
+    tried = runs[runs.seed.between(SEARCH, SEARCH + 2) & (runs.seed == runs.label_seed)]
+    own = tried[tried.loss == loss]
+    tried = pd.concat([own, tried[(tried.loss != loss) & ~tried.lr.isin(own.lr)]])
+    scores = tried.val_map_seen.fillna(tried.val_map)
+    by_draw = scores.groupby(tried.lr).agg(['mean', 'size'])  # each draw has a rate of its own
+    if len(by_draw) != 10 or by_draw['size'].min() != 3:
+        return pd.DataFrame(columns=runs.columns)
+    of_best = tried[(tried.lr == by_draw['mean'].idxmax()) & (tried.seed == SEARCH)]
+    return with_settings(runs, of_best.iloc[0])
+
+
 @pytest.fixture(scope='module')
 def budgets(tmp_path_factory):
     "The folder with the page, and what it is made of."
@@ -298,12 +318,47 @@ def budgets(tmp_path_factory):
 
 def test_the_gain_by_budget_on_each_set(budgets):
     table = pd.read_csv(budgets[0] / 'budget.csv')
-    table = table[table.loss != 'an'].set_index(['loss', 'head', 'dataset', 'budget']).sort_index()
+    table = (
+        table[(table.loss != 'an') | (table['head'] != 'linear')]
+        .set_index(['loss', 'head', 'dataset', 'budget'])
+        .sort_index()
+    )
     for loss, head, dataset in dict.fromkeys(index[:3] for index in table.index):
         expected, seeds = gain_by_budget(loss, head, dataset)
         shown = table.loc[loss, head, dataset]
         assert shown.gain.to_numpy() == pytest.approx(expected, abs=2e-3)
         assert shown.n.eq(seeds).all()
+
+
+def test_the_choice_by_three_searches(budgets):
+    compared = budget.compare_choices(tables.read_recorded_runs(RECORD))
+    assert len(compared)
+    for row in compared.itertuples():
+        of_one, of_all = [], []
+        for dataset in SETS:
+            by_one = finals(row.loss, dataset, row.head).test_map
+            by_all = chosen_by_mean(row.loss, row.head, dataset).test_map
+            an_by_one = finals('an', dataset).test_map
+            an_by_all = chosen_by_mean('an', 'linear', dataset).test_map
+            of_one.append([(by_one - an_by_one).mean(), (by_all - by_one).mean()])
+            of_all.append((by_all - an_by_all).mean())
+        gained, change = np.mean(of_one, axis=0)
+        expected = gained, np.mean(of_all), change
+        shown = row.one.mean, row.all.mean, row.change.mean
+        assert shown == pytest.approx(expected, abs=1e-6), row.loss
+
+
+def test_the_note_on_apl_on_the_cosine_head():
+    claims = pd.read_csv(ROOT / 'outputs' / 'claims.csv')
+    (note,) = claims[claims['id'] == 'em_apl-apl'].note.unique()
+
+    def words(of_em):
+        change = (finals('em_apl', 'voc12_animals', 'cosine').test_map - of_em.test_map).mean()
+        return f'{abs(change):.1f} {"above" if change > 0 else "below"}'
+
+    by_one = words(finals('em', 'voc12_animals', 'cosine'))
+    by_all = words(chosen_by_mean('em', 'cosine', 'voc12_animals'))
+    assert f'is {by_one} EM if one seed of the search chooses for EM, and {by_all} it' in note
 
 
 def test_the_page_and_the_picture_of_budgets(budgets):
@@ -318,8 +373,8 @@ def test_the_page_and_the_picture_of_budgets(budgets):
         numbers = [float(cell.split()[0].strip('|').replace('−', '-')) for cell in cells]
         expected = mean[0], mean[2], mean[9], mean[9] - mean[0]
         assert numbers == pytest.approx(expected, abs=0.051)
-        means[loss] = mean
-    assert [*means] == sorted(means, key=lambda loss: -means[loss][9])
+        means[loss if head == 'linear' else f'{loss} on the {head} head'] = mean
+    assert [*means] == sorted(means, key=lambda name: -means[name][9])
     drawn = {
         line.get_label(): (ax.get_title(), line)
         for ax in budget._picture(averaged).axes

@@ -1,6 +1,5 @@
 """The agreement of our gains with the printed ones, and of papers with each other."""
 
-import itertools
 import math
 from dataclasses import dataclass
 
@@ -156,7 +155,6 @@ def source_agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.D
           `_SOURCES` print over their own AN), one_another (methods that two sources print)
         - `Inside`s: proposed and reprinted, of the papers' own methods and of those that they
           compare with
-        - pairs: list of `Pair`, of the papers' own methods with gains over plain AN
         - matrix: as from `_agreement_matrix`
     """
     counted = comparable_gains(measured)
@@ -169,7 +167,6 @@ def source_agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.D
             pairs, 'loss', ['source', 'source_other', 'dataset'], 'published', 'published_other'
         ),
         'proposed': _count_inside(counted[counted.own]),
-        'pairs': _compare_orders(counted[counted.own & counted.over_plain]),
         'reprinted': _count_inside(counted[~counted.own]),
         'matrix': _agreement_matrix(sources, boards),
     }
@@ -194,39 +191,11 @@ def _count_inside(cells: pd.DataFrame) -> Inside:
     )
 
 
-@dataclass(frozen=True)
-class Pair:
-    """The order of two methods in the papers and here.
-
-    Attributes:
-        first, second: Names of the methods.
-        turned: Number of sets on which our order is the reverse of the published one.
-        sets: Number of sets on which both are printed and run.
-    """
-
-    first: str
-    second: str
-    turned: int
-    sets: int
-
-
-def _compare_orders(cells: pd.DataFrame) -> list[Pair]:
-    published = cells.pivot(index='panel', columns='method', values='published')
-    ours = cells.pivot(index='panel', columns='method', values='like')
-    pairs = []
-    for first, second in itertools.combinations(published, 2):
-        published_lead = (published[first] - published[second]).dropna()
-        our_lead = (ours[first] - ours[second]).loc[published_lead.index]
-        turned = int((published_lead * our_lead < 0).sum())
-        pairs.append(Pair(first, second, turned, len(published_lead)))
-    return pairs
-
-
 def empty_agreement() -> dict:
     """`source_agreement` without runs."""
     nothing = dict.fromkeys(('own', 'sources', 'one_another'))
     counts = dict.fromkeys(('proposed', 'reprinted'), Inside((), 0, 0, 0, 0))
-    return nothing | counts | {'matrix': pd.DataFrame(), 'pairs': []}
+    return nothing | counts | {'matrix': pd.DataFrame()}
 
 
 def _agreement_matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFrame:

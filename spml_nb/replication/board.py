@@ -409,6 +409,26 @@ def group_by_sets(rows: list[dict]) -> list[dict]:
     ]
 
 
+def join_heads(rows: list[dict]) -> dict[str, list[dict]]:
+    """The rows of each method side by side.
+
+    Args:
+        rows: Of a group of `group_by_sets`.
+
+    Returns:
+        {'methods': [{'loss', 'linear', 'cosine' (its row on that head, None without one)}], the
+        highest mean on either head first, 'others': rows on other heads}.
+    """
+    methods, others = {}, []
+    for row in rows:
+        if row['head'] in ('linear', 'cosine'):
+            empty = {'loss': row['loss'], 'linear': None, 'cosine': None}
+            methods.setdefault(row['loss'], empty)[row['head']] = row
+        else:
+            others.append(row)
+    return {'methods': list(methods.values()), 'others': others}
+
+
 def method_levels(measured: pd.DataFrame) -> dict[tuple[str, str], dict[str, Scores]]:
     """Test mAP of every method that learns from single positives.
 

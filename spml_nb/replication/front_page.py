@@ -55,11 +55,6 @@ class FrontMethod:
         return self._cell['config']['loss']
 
     @property
-    def over_plain(self) -> bool:
-        """Whether its gain is over AN on the linear head."""
-        return self.plain or find(self.loss).head == 'linear'
-
-    @property
     def _cell(self) -> dict:
         row, _, column = next(iter(self.cells.values()))
         return published.index_cells(self.paper, self.table)[row, column]
@@ -110,7 +105,7 @@ def front_gains(runs: pd.DataFrame) -> pd.DataFrame:
     Returns:
         DataFrame, one row per method and panel, in points of mAP:
 
-        - method, panel; own, over_plain: as in `FrontMethod`; full: whether all labels are observed
+        - method, panel; own: as in `FrontMethod`; full: whether all labels are observed
         - published: over `published.gain_baseline`, NaN if not printed; uncounted: as from
           `published.explain_uncounted`
         - ours, half: gain over AN on the same head (Two-way: over weighted BCE; else over the
@@ -127,7 +122,6 @@ def front_gains(runs: pd.DataFrame) -> pd.DataFrame:
             {
                 'method': method.name,
                 'own': method.own,
-                'over_plain': method.over_plain,
                 'panel': panel,
                 **_gain(method, panel, runs),
             }

@@ -155,7 +155,7 @@ def board_row_runs(row: search.Row, suite: str, dataset: str, runs: pd.DataFrame
     """
     configs = search.final_configs(row, suite, dataset, runs)
     columns = ['run', *MEASURES.values(), 'test_micro_f1', 'seconds', 'exercised', 'late']
-    columns += [*_BEST, 'validation']
+    columns += ['validation']
     finals = runs.reindex(columns=columns).reindex([run_key(config) for config in configs])
     finals = finals.set_axis(pd.Index([config.seed for config in configs], dtype=int))
     finals = finals.dropna(subset='test_map')
@@ -165,7 +165,7 @@ def board_row_runs(row: search.Row, suite: str, dataset: str, runs: pd.DataFrame
 COLUMNS = [
     *Setting._fields,
     *('baseline', 'scores', 'level', 'level_half', 'n', 'gain', 'gain_half', 'effect'),
-    *('seconds', 'late', 'validation', 'acted', 'begins_stage_2', 'run', 'micro_f1', 'base_run'),
+    *('seconds', 'late', 'validation', 'acted', 'run', 'micro_f1', 'base_run'),
 ]
 
 
@@ -182,7 +182,7 @@ def gains_of_suites(runs: pd.DataFrame, suites: Iterable[str] = SUITES) -> pd.Da
 
         - seconds (of a run), late (share of runs whose best epoch is one of the last two),
           validation (mean of the measure that chooses in the search, percent)
-        - acted, begins_stage_2: as from `mechanism_acted` and `count_stage_2_starts`
+        - acted: as from `mechanism_acted`
         - run, base_run: names of the first run and the baseline's, '' without one
         - micro_f1: mean on test images in percent, NaN for the choice by observed labels
     """
@@ -232,7 +232,6 @@ def _score_row(
             'late': finals.late.mean(),
             'validation': finals.validation.mean(),
             'acted': mechanism_acted(finals),
-            'begins_stage_2': count_stage_2_starts(finals),
             'run': finals.run.iloc[0],
             'micro_f1': 100 * finals.test_micro_f1.mean() if clean else math.nan,
         }

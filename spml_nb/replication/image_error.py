@@ -20,7 +20,7 @@ from ..sweeps.queue import canonical_config, run_key
 from ..training.task import Task, make_task
 from ..training.trainer import Result, train
 from . import ablation_arms, claims, published, tables
-from .experiments import clean_photos, more_photos, second_backbone
+from .experiments import budget, clean_photos, more_photos, second_backbone
 from .published import PHOTOS_SUITE
 
 
@@ -108,11 +108,19 @@ def _list_cells(runs: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
     for dataset in search.SUITES[PHOTOS_SUITE]['datasets']:
         for row in boards.board_rows(PHOTOS_SUITE, dataset):
             yield search.final_configs(row, PHOTOS_SUITE, dataset, runs), 'mAP'
-    for _, planned in clean_photos.plan_runs(runs).groupby([*clean_photos.Place._fields]):
-        yield list(planned.config), 'mAP'
+    for configs in _list_experiment_runs(runs):
+        yield configs, 'mAP'
+
+
+def _list_experiment_runs(runs: pd.DataFrame) -> Iterator[list[Config]]:
+    for planned, place in (
+        (clean_photos.plan_runs(runs), clean_photos.Place),
+        (budget.plan_finals(runs), budget.Choice),
+    ):
+        for _, of_place in planned.groupby([*place._fields]):
+            yield list(of_place.config)
     for experiment in (more_photos, second_backbone):
-        for configs in experiment.plan_finals(runs).values():
-            yield configs, 'mAP'
+        yield from experiment.plan_finals(runs).values()
 
 
 def resample_compared(

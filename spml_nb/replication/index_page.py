@@ -300,16 +300,17 @@ def _describe_search(row: search.Row, suite: str, dataset: str, runs: pd.DataFra
     """The settings that a search chose.
 
     Returns:
-        {'lr', 'hparams' (text), 'best' (expected best validation mAP of 1, 2, … draws)}; NaN, ''
-        and [] while the search is not finished.
+        {'lr', 'hparams' (text), 'mean' and 'best' (validation mAP of its draws)}; NaN and '' while
+        the search is not finished.
     """
     tried = boards.tabulate_search(row, suite, dataset, runs)
     if not tried.chosen.any():
-        return {'lr': math.nan, 'hparams': '', 'best': []}
+        return {'lr': math.nan, 'hparams': '', 'mean': math.nan, 'best': math.nan}
     chosen = tried[tried.chosen].iloc[0]
     hparams = ', '.join(f'{name} {value}' for name, value in json.loads(chosen.hparams).items())
     return {
         'lr': chosen.lr,
         'hparams': hparams or 'the paper’s',
-        'best': search.best_of_k(tried.val_map),
+        'mean': tried.val_map.mean(),
+        'best': tried.val_map.max(),
     }

@@ -35,7 +35,7 @@ from .agreement import (
     source_agreement,
 )
 from .board import Leaders, find_leaders, method_levels, method_micro_f1
-from .experiments import choice, whole_network
+from .experiments import budget, whole_network
 from .front_page import front_gains
 from .published import PHOTOS_SUITE
 from .tables import (
@@ -485,9 +485,8 @@ def _page_contents(results: Results, folder: Path) -> dict[str, str]:
     texts |= paper_conclusions.paper_pages(results.claims, results.runs)
     texts['claims.csv'] = _csv(results.claims)
     texts['claims.md'] = _format_claims_page(results.claims)
-    texts['choice.md'] = _choice_page(results.runs)
     texts['whole_network.md'] = whole_network.format_end_to_end(
-        whole_network.gains_end_to_end(results.gains, results.runs, printed)
+        whole_network.levels_end_to_end(results.gains, results.runs)
     )
     others = {name: what for name, what in _OTHER_PAGES.items() if (folder / name).is_file()}
     has_picture = (folder / 'front.svg').is_file()
@@ -503,7 +502,7 @@ def _page_contents(results: Results, folder: Path) -> dict[str, str]:
 # written by `study.write_study` before these pages
 _OTHER_PAGES = {
     'ablations.md': 'which part of a method does it, at equal settings',
-    'budget.md': 'which methods need a search',
+    'budget.md': 'which methods need a search, and whether one seed of it is enough',
     'worth.md': 'how many photos with one label are worth one with all its labels',
     'gap.md': 'what closes the gap to all labels',
     'clean_photos.md': 'whether to train on the validation photos',
@@ -516,11 +515,6 @@ _OTHER_PAGES = {
     'biased.md': 'what if the one label is not drawn evenly',
     'benchmarks.md': 'how fast it runs',
 }
-
-
-def _choice_page(runs: pd.DataFrame) -> str:
-    changes = choice.format_rate_choice(choice.average_by_rate(choice.plan_rate_runs(runs)))
-    return f'# The choice of the rate\n\n{changes}'
 
 
 def _csv(table: pd.DataFrame) -> str:
@@ -543,6 +537,8 @@ def _readme(results: Results, boards: list[str], others: dict[str, str], has_pic
         verdicts=claims.format_verdicts(results.claims),
         papers=papers,
         photos=_photo_sets(),
+        choices=budget.compare_choices(results.runs).to_dict('records'),
+        searches=len(budget.SEEDS),
         **_search_protocol(),
     )
 
@@ -556,7 +552,7 @@ def _board_fields(results: Results) -> dict:
     listed = [group for group in single if len(group['sets']) >= most - 1]
     unlisted = [group for group in single if len(group['sets']) < most - 1]
     return {
-        'listed': listed,
+        'listed': [group | board.join_heads(group['rows']) for group in listed],
         'unlisted': sum(len(group['rows']) for group in unlisted),
         'summary': board.summarize_board(results.gains),
         'leading': results.leading,

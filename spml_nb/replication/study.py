@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 # modules of `experiments`, swept beside the papers' tables and figures and the boards
 EXPERIMENTS = (
     'biased',
-    'choice',
     'worth',
     'observed_choice',
     'budget',

@@ -22,7 +22,6 @@ from .queue import serve_worker as serve_worker
 from .search import SEARCH_SEED as SEARCH_SEED
 from .search import SUITES as SUITES
 from .search import Row as Row
-from .search import best_of_k as best_of_k
 from .search import choose_config as choose_config
 from .search import draw_hparams as draw_hparams
 from .search import final_configs as final_configs

@@ -20,7 +20,6 @@ from .search import (
     SEARCH_SEED,
     SUITES,
     Row,
-    best_of_k,
     check_dataset,
     collect_validation,
     final_configs,
@@ -294,7 +293,7 @@ def sweep(
 def write_board(
     suite: str, dataset: str, runs: pd.DataFrame, tell: Callable[[str], None] = lambda line: None
 ) -> pd.DataFrame:
-    """Write a board to `methods/NAME.csv`, `.md`, `_search.csv` and `_best_of_k.csv` in the setting
+    """Write a board to `methods/NAME.csv`, `.md` and `_search.csv` in the setting
     `outputs`; nothing if no run is done.
 
     NAME is the data set, with the suffix `_finetune` for the suite `photos_finetune`.
@@ -329,8 +328,7 @@ def write_board(
     searches = searches.dropna(subset='val_map')
     folder = settings.get_folder('outputs') / 'methods'
     name = dataset + suite.removeprefix('photos').removeprefix('mini')
-    tables = {name: board, f'{name}_search': searches, f'{name}_best_of_k': _best_of_k(searches)}
-    for stem, table in tables.items():
+    for stem, table in ((name, board), (f'{name}_search', searches)):
         rounded = table.round(4).assign(**table.filter(['lr']))
         text = rounded.to_csv(index=False, lineterminator='\n')
         files.write_atomically(folder / f'{stem}.csv', text)
@@ -346,13 +344,6 @@ def _chosen_at_ends(searches: pd.DataFrame, suite: str) -> str:
     return ', '.join(
         f'{run.loss} ({run.head}, {run.labels}) {run.lr:g}' for run in chosen.itertuples()
     )
-
-
-def _best_of_k(searches: pd.DataFrame) -> pd.DataFrame:
-    "The best-of-k curve of each row of a board: loss, head, labels, k, val_map."
-    rows = searches.groupby(['loss', 'head', 'labels'], sort=False).val_map
-    curves = rows.apply(lambda values: pd.Series(best_of_k(values), range(1, len(values) + 1)))
-    return curves.rename_axis(['loss', 'head', 'labels', 'k']).dropna().reset_index()
 
 
 def _page(board: pd.DataFrame, suite: str, dataset: str, at_ends: str) -> str:

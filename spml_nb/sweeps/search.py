@@ -317,14 +317,7 @@ def final_seeds(row: Row, suite: str) -> range:
 def choose_config(
     configs: Iterable[Config], runs: pd.DataFrame, measure: str = 'validation'
 ) -> Config | None:
-    """The best of `rank_configs`; None while a configuration is not done."""
-    return next(iter(rank_configs(configs, runs, measure)), None)
-
-
-def rank_configs(
-    configs: Iterable[Config], runs: pd.DataFrame, measure: str = 'validation'
-) -> list[Config]:
-    """Sort configurations by a score on validation photos.
+    """The configuration with the best score on validation photos.
 
     Args:
         configs: of a search.
@@ -332,21 +325,37 @@ def rank_configs(
         measure: a column of the record; 'validation': as from `validation_scores`.
 
     Returns:
-        The best first, ties in the order of `configs`; empty while one of them is not done. One
-        alone needs no score.
+        The first of equally good ones; None while one of them is not done. One alone needs no
+        score.
 
     Raises:
         SpmlError: as `validation_scores`.
     """
     configs = list(configs)
     if not configs or run_key(configs[0]) not in runs.index:
-        return []  # quick, as most searches that are not done are not begun
+        return None  # quick, as most searches that are not done are not begun
     if len(configs) == 1:
-        return configs  # a paper's one setting, which may be trained without validation images
+        return configs[0]  # a paper's one setting, which may be trained without validation images
     values = _measured(configs, runs, measure)
-    if values.isna().any():
-        return []
-    return [configs[k] for k in (-values).argsort(kind='stable')]
+    return None if values.isna().any() else configs[int(values.argmax())]
+
+
+def choose_by_mean(searches: Iterable[list[Config]], runs: pd.DataFrame) -> Config | None:
+    """The draw with the highest mean score on validation photos, of a search with several seeds.
+
+    Args:
+        searches: the same draws with each seed.
+        runs: finished runs, as from `load_finished_runs`.
+
+    Returns:
+        The draw with the first of the seeds; None while a run is not done.
+
+    Raises:
+        SpmlError: as `validation_scores`.
+    """
+    searches = list(searches)
+    means = np.mean([collect_validation(configs, runs) for configs in searches], axis=0)
+    return None if np.isnan(means).any() else searches[0][int(means.argmax())]
 
 
 def _rows(configs: Iterable[Config], runs: pd.DataFrame) -> pd.DataFrame:
@@ -389,7 +398,7 @@ def list_unmeasured(configs: list[Config], runs: pd.DataFrame, measure: str) -> 
     """The keys of runs that are done, but without this measure.
 
     Args:
-        configs, runs, measure: as in `rank_configs`.
+        configs, runs, measure: as in `choose_config`.
     """
     scores = _measured(configs, runs, measure)
     return [name for name in scores.index[scores.isna()] if name in runs.index]
@@ -459,26 +468,6 @@ def _selected_by_observed_map(runs: pd.DataFrame) -> pd.Series:
 def _score_selected(runs: pd.DataFrame) -> pd.Series:
     maps = runs.val_map_seen.fillna(runs.val_map).astype(float)
     return maps.mask(runs.selected_by == 'observed_auc', runs.observed_val_auc.astype(float))
-
-
-def best_of_k(values: Iterable[float]) -> list[float]:
-    """The expected best score of k random draws, for k = 1 … n.
-
-    Args:
-        values: n scores.
-
-    Returns:
-        n means of the maximum over all subsets of k scores.
-
-    Source:
-        Dodge et al. 2019, here without replacement.
-    """
-    ordered = sorted(values)
-    n = len(ordered)
-    return [
-        sum(math.comb(i, k - 1) * v for i, v in enumerate(ordered)) / math.comb(n, k)
-        for k in range(1, n + 1)
-    ]
 
 
 def run_search(

@@ -57,17 +57,3 @@ def test_opmls_gains_are_over_its_own_zlpr_published_and_ours():
     own = agreed(frame)['own']
     assert (own.methods, own.cells, own.first, own.second) == (3, 6, 2, 2)
     assert own.correlation[0] == 1
-
-
-def test_a_pair_of_methods_changes_places_where_the_published_order_is_turned_round():
-    cells = pd.DataFrame(
-        [
-            ('VOC', 'EM', 3.0, 1.0),
-            ('VOC', 'HML', 2.0, 4.0),
-            ('COCO', 'EM', 3.0, 1.0),
-            ('COCO', 'HML', 4.0, 2.0),
-            ('CUB', 'EM', 3.0, 1.0),  # alone there
-        ],
-        columns=['panel', 'method', 'published', 'like'],
-    )
-    assert agreement._compare_orders(cells) == [agreement.Pair('EM', 'HML', turned=1, sets=2)]

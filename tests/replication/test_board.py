@@ -107,6 +107,21 @@ def test_rows_stand_with_those_on_the_same_sets_the_highest_gain_first(shown):
             assert group['all_labels'] == (bool(group['sets']) and row['labels'] != 'single')
 
 
+def test_the_heads_of_a_method_stand_side_by_side_the_best_mean_first(shown):
+    groups = [g for g in board.group_by_sets(shown[2]) if g['sets'] and not g['all_labels']]
+    for group in groups:
+        joined = board.join_heads(group['rows'])
+        on_heads = [
+            [method[head] for head in ('linear', 'cosine') if method[head]]
+            for method in joined['methods']
+        ]
+        assert all(row['head'] in ('linear', 'cosine') for rows in on_heads for row in rows)
+        ids = [row['id'] for rows in [*on_heads, joined['others']] for row in rows]
+        assert sorted(ids) == sorted(row['id'] for row in group['rows'])
+        best = [max(row['means']['clean'][0] for row in rows) for rows in on_heads]
+        assert best == sorted(best, reverse=True)
+
+
 def test_the_board_has_a_row_of_as_many_fully_labelled_photos_as_validation_has(shown):
     (row,) = [row for row in shown[2] if row['labels'] == gains.AS_MANY]
     runs = read_record(ROOT / 'outputs' / 'runs.csv')

@@ -154,17 +154,6 @@ def test_an_on_the_head_of_maps_is_an_on_the_linear_head():
     )
 
 
-def test_the_best_of_k_is_the_mean_over_all_subsets():
-    values = [3.0, 10.0, 7.5, 7.5, 1.0]
-    own = [np.mean([max(some) for some in itertools.combinations(values, k)]) for k in range(1, 6)]
-    assert (
-        sweeps.best_of_k(values) == pytest.approx(own)
-        and sweeps.best_of_k(values)[-1] == 10
-        and sweeps.best_of_k([]) == []
-    )
-    assert all(math.isnan(v) for v in sweeps.best_of_k([1.0, math.nan]))
-
-
 def test_every_method_stands_on_every_head_it_allows():
     rows = sweeps.all_method_rows()
     assert {(row.loss, row.head) for row in rows} == {
@@ -210,7 +199,6 @@ def test_the_best_by_validation_is_chosen_and_fresh_seeds_follow():
     assert (
         sweeps.choose_config(tried, known) == tried[1]
     )  # the test scores play no part; the first of equals
-    assert search.rank_configs(tried, known) == [tried[k] for k in (1, 3, 2, 0)]
     assert [
         (c.lr, c.seed, c.label_seed)
         for c in sweeps.final_configs(Row('an'), 'mini', 'mini_voc', known)
@@ -374,16 +362,12 @@ def test_a_board_is_resumed_nothing_runs_twice_and_its_files_are_written(
         'mini_voc.csv',
         'mini_voc.md',
         'mini_voc_search.csv',
-        'mini_voc_best_of_k.csv',
     }
     assert set(pd.read_csv(folder / 'mini_voc_search.csv').lr) <= set(
         search.suite_rates('mini')
     )  # not rounded
     board = pd.read_csv(folder / 'mini_voc.csv')
-    curves = pd.read_csv(folder / 'mini_voc_best_of_k.csv')
-    assert (
-        list(board) == boards.COLUMNS and (board.n == 2).all() and curves.k.tolist() == [1, 2] * 4
-    )
+    assert list(board) == boards.COLUMNS and (board.n == 2).all()
     head = (folder / 'mini_voc.md').read_text().splitlines()[0]
     assert all(
         words in head
@@ -473,9 +457,33 @@ def test_a_run_without_numbers_does_not_hold_up_a_search():
 def test_a_search_of_one_setting_needs_no_validation_score():
     configs = [Config(loss='an', dataset='mini_voc', lr=lr, device='cpu') for lr in (1e-3, 2e-3)]
     unscored = pd.DataFrame({'test_map': 50.0}, index=[sweeps.run_key(c) for c in configs])
-    assert search.rank_configs(configs[:1], unscored) == configs[:1]
-    assert search.rank_configs(configs[:1], unscored[1:]) == []  # not trained yet
-    assert search.rank_configs(configs, unscored) == []
+    assert search.choose_config(configs[:1], unscored) == configs[0]
+    assert search.choose_config(configs[:1], unscored[1:]) is None  # not trained yet
+    assert search.choose_config(configs, unscored) is None
+
+
+def test_the_draw_with_the_best_mean_over_the_seeds_is_chosen():
+    tried = sweeps.search_configs(Row('em'), 'mini', 'mini_voc')
+    again = [config.changed(seed=1001, label_seed=1001) for config in tried]
+    scores = [
+        50.0,
+        60.0,
+        58.0,
+        40.0,
+        52.0,
+        50.0,
+        57.0,
+        40.0,
+    ]  # draw 1 leads once, draw 2 on average
+    lines = {
+        sweeps.run_key(config): {'run': 'made', 'val_map': score}
+        for config, score in zip([*tried, *again], scores, strict=True)
+    }
+    known = pd.DataFrame.from_dict(lines, orient='index')
+    assert sweeps.choose_config(tried, known) == tried[1]
+    assert search.choose_by_mean([tried, again], known) == tried[2]
+    lost = known.drop(sweeps.run_key(again[3]))
+    assert search.choose_by_mean([tried, again], lost) is None
 
 
 @pytest.mark.silent('A1')
@@ -496,9 +504,9 @@ def test_runs_without_clean_labels_are_ranked_by_observed_auc():
         for k, (val_map, auc) in enumerate([(50.0, 80.0), (40.0, 90.0), (30.0, 70.0)])
     ]
     known = pd.DataFrame(lines, index=[sweeps.run_key(c) for c in configs])
-    assert [c.lr for c in search.rank_configs(configs, known)] == [2e-3, 1e-3, 3e-3]
+    assert search.choose_config(configs, known).lr == 2e-3
     clean = known.assign(val_truth='complete', selected_by='clean_map')
-    assert [c.lr for c in search.rank_configs(configs, clean)] == [1e-3, 2e-3, 3e-3]
+    assert search.choose_config(configs, clean).lr == 1e-3
     earlier = known.assign(selected_by=[np.nan, 'observed_auc', 'observed_auc'])
     with pytest.raises(SpmlError, match='r0'):
-        search.rank_configs(configs, earlier)
+        search.choose_config(configs, earlier)

@@ -3,7 +3,8 @@
 # The gain over AN after ten draws each answers "which method, if I search?". Without a search one
 # takes the paper's values and the usual rate, the first draw of every search; the curve between
 # the two says which methods need a search at all. It is computed from the runs of the searches, so
-# it only costs the runs of two more search seeds.
+# it only costs the runs of two more search seeds. These also say what the boards lose by choosing
+# with one seed.
 
 import math
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ from ...sweeps import search
 from ...sweeps.search import SEARCH_SEED, SUITES, Row
 from .. import gains
 from ..templates import describe_protocol, render_template
-from .core import Experiment, format_csv, make_staged_sweep, write_outputs
+from .core import Experiment, format_csv, make_staged_sweep, tabulate_runs, write_outputs
 
 SUITE = 'photos'
 SEEDS = (SEARCH_SEED, SEARCH_SEED + 1, SEARCH_SEED + 2)  # of searches, never of a final run
@@ -28,6 +29,7 @@ ROWS = [
     Row(loss, head)
     for loss, head in (
         AN,
+        ('an', 'cosine'),
         ('wan', 'linear'),
         ('ls', 'linear'),
         ('epr', 'linear'),
@@ -35,11 +37,13 @@ ROWS = [
         ('llr', 'linear'),
         ('llct', 'linear'),
         ('em', 'linear'),
+        ('em', 'cosine'),
         ('hml', 'cosine'),
         ('opml', 'linear'),
         ('opml_sp', 'linear'),
         ('two_way', 'linear'),
         ('two_way_class', 'linear'),
+        ('two_way_class', 'cosine'),
         ('gr', 'linear'),
     )
 ]
@@ -135,6 +139,75 @@ def gains_by_budget(record: pd.DataFrame) -> pd.DataFrame:
     return gains.gains_over_baselines(scores, {gains.PLAIN_HEAD: bases})
 
 
+class Choice(NamedTuple):
+    """A method on a set of photos, with settings chosen by so many seeds of its search."""
+
+    dataset: str
+    loss: str
+    head: str
+    searches: int
+
+
+def plan_finals(
+    record: pd.DataFrame, datasets: Iterable[str] = (), searches: int = len(SEEDS)
+) -> pd.DataFrame:
+    """The final runs, with the settings whose mean over the searches is best on validation.
+
+    Args:
+        record: finished runs, as from `sweeps.load_finished_runs` or `tables.read_recorded_runs`.
+        datasets: as in `plan_budget_runs`.
+        searches: how many of `SEEDS` choose; with 1 these are the runs of the boards.
+
+    Returns:
+        DataFrame as from `core.tabulate_runs`, the places being `Choice`s.
+    """
+    planned = plan_budget_runs(datasets)
+    finals = {}
+    for (dataset, loss, head), tried in planned.groupby(['dataset', 'loss', 'head'], sort=False):
+        of_seeds = [list(tried.config[tried.seed == seed]) for seed in SEEDS[:searches]]
+        chosen = search.choose_by_mean(of_seeds, record)
+        if chosen is not None:
+            finals[Choice(dataset, loss, head, searches)] = [
+                chosen.changed(seed=seed, label_seed=seed)
+                for seed in search.final_seeds(Row(loss, head), SUITE)
+            ]
+    return tabulate_runs(finals, Choice._fields, record)
+
+
+_BY_ONE_SEED = 'chosen by one seed'
+
+
+def compare_choices(record: pd.DataFrame) -> pd.DataFrame:
+    """Methods whose settings one seed of the search has chosen, beside those of all seeds.
+
+    Args:
+        record: as in `gains_by_budget`.
+
+    Returns:
+        DataFrame, the highest gain first, one row per method with all its runs on all sets of
+        photos, the effects being means over the sets: loss, head, one and all (gains over plain AN
+        that was chosen alike), change (of test mAP, from the choice by one seed).
+    """
+    scores = {}
+    for searches in (1, len(SEEDS)):
+        scores |= gains.collect_scores(plan_finals(record, searches=searches), Choice)
+    baselines = {
+        gains.PLAIN_HEAD: {place: place._replace(loss=AN[0], head=AN[1]) for place in scores},
+        _BY_ONE_SEED: {place: place._replace(searches=1) for place in scores},
+    }
+    measured = gains.gains_over_baselines(scores, baselines)
+    measured = measured.reindex(columns=[*Choice._fields, 'baseline', 'effect', 'gain'])
+    rows = []
+    for method, places in measured.dropna(subset='gain').groupby(['loss', 'head'], sort=False):
+        effects = places.groupby(['searches', 'baseline']).effect.agg(list)
+        wanted = [(1, gains.PLAIN_HEAD), (len(SEEDS), gains.PLAIN_HEAD), (len(SEEDS), _BY_ONE_SEED)]
+        found = [effects.get(name, []) for name in wanted]
+        if all(len(of_sets) == len(SUITES[SUITE]['datasets']) for of_sets in found):
+            rows.append((*method, *map(pool_effects, found)))
+    table = pd.DataFrame(rows, columns=['loss', 'head', 'one', 'all', 'change'])
+    return table.sort_values('all', key=lambda column: [-effect.mean for effect in column])
+
+
 def average_by_budget(measured: pd.DataFrame) -> pd.DataFrame:
     """The mean over the sets of photos.
 
@@ -146,7 +219,8 @@ def average_by_budget(measured: pd.DataFrame) -> pd.DataFrame:
         seeds (the fewest of any set); without AN itself and methods that lack a set.
     """
     rows = []
-    of_methods = measured[(measured.loss != AN[0]) & measured.gain.notna()]
+    is_plain_an = (measured.loss == AN[0]) & (measured['head'] == AN[1])
+    of_methods = measured[~is_plain_an & measured.gain.notna()]
     for (loss, head, budget), places in of_methods.groupby(['loss', 'head', 'budget'], sort=False):
         effects = list(places.effect)
         several = all(effect.seeds > 1 for effect in effects)
@@ -181,6 +255,10 @@ def tabulate_budgets(averaged: pd.DataFrame) -> pd.DataFrame:
     return table.loc[order].reset_index()
 
 
+def _name(loss: str, head: str) -> str:
+    return loss if head == 'linear' else f'{loss} on the {head} head'
+
+
 def _picture(averaged: pd.DataFrame):
     """The curves. averaged: as from `average_by_budget`."""
     figure, axes = drawing.make_axes(1, 2, 3.2, 3.0)
@@ -197,7 +275,7 @@ def _picture(averaged: pd.DataFrame):
             ax.plot(
                 curve.budget,
                 [effect.mean for effect in curve.effect],
-                label=method[0],
+                label=_name(*method),
                 color=drawing.INK[k % len(drawing.INK)],
                 linestyle='-' if k < len(drawing.INK) else '--',
             )
@@ -225,6 +303,7 @@ def write_budgets(record: pd.DataFrame) -> list[Path]:
         return []
     averaged = average_by_budget(measured)
     shown = tabulate_budgets(averaged)
+    choices = compare_choices(record).to_dict('records')
     columns = [*Place._fields, 'level', 'n', 'gain', 'gain_half']
     page = render_template(
         'budget.md',
@@ -234,8 +313,16 @@ def write_budgets(record: pd.DataFrame) -> list[Path]:
         seeds=int(averaged.seeds.min()),
         draws=int(averaged.budget.max()),
         little=NEGLIGIBLE_GAIN,
-        unsearched=list(shown.loss[shown.added <= NEGLIGIBLE_GAIN]),
-        below=[row.loss for row in shown.itertuples() if row.stated.mean < 0 < row.tuned.mean],
+        unsearched=[
+            _name(row.loss, row.head) for row in shown.itertuples() if row.added <= NEGLIGIBLE_GAIN
+        ],
+        below=[
+            _name(row.loss, row.head)
+            for row in shown.itertuples()
+            if row.stated.mean < 0 < row.tuned.mean
+        ],
+        choices=choices,
+        largest=max(choices, key=lambda row: abs(row['change'].mean), default=None),
     )
     return write_outputs(
         {
@@ -248,7 +335,8 @@ def write_budgets(record: pd.DataFrame) -> list[Path]:
 
 EXPERIMENT = Experiment(
     make_staged_sweep(
-        lambda datasets: plan_budget_runs(datasets).config, lambda record, datasets: []
+        lambda datasets: plan_budget_runs(datasets).config,
+        lambda record, datasets: plan_finals(record, datasets).config,
     ),
     lambda record, measured: write_budgets(record),
 )

@@ -427,7 +427,6 @@ def write_second_backbone(record: pd.DataFrame) -> list[Path]:
         correlations=_tabulate_correlations(orders, pairs),
         pooled=orders.loc[POOLED],
         means=_means(counted).mean(1),
-        change=pool_effects(list(counted.change)),
         signs={
             (first, second): count_signs(pairs),
             (second, first): count_signs(pairs, 'second', 'first'),

@@ -21,12 +21,13 @@ from ...sweeps.search import (
     SEARCH_SEED,
     SUITES,
     Row,
+    choose_by_mean,
     draw_hparams,
     learning_rates,
     look_up_scores,
     search_configs,
 )
-from ..published import PHOTOS_SUITE, find_stand_in
+from ..published import PHOTOS_SUITE
 from .core import Experiment, choose_sets, format_csv, tabulate_runs, write_outputs
 
 # `gains`, `board` and `templates` are imported where they are used: a packed sweep plans without
@@ -92,11 +93,10 @@ def list_finals(arm: Arm, dataset: str, record: pd.DataFrame) -> list[Config]:
         record: finished runs, as from `sweeps.load_finished_runs` or `tables.read_recorded_runs`.
     """
     trials = list_trials(arm, dataset)
-    scores = look_up_scores(trials, record).validation.to_numpy()
-    means = scores.reshape(DRAWS, len(SEARCH_SEEDS)).mean(1)
-    if pd.isna(means).any():
+    of_seeds = [trials[k :: len(SEARCH_SEEDS)] for k in range(len(SEARCH_SEEDS))]
+    chosen = choose_by_mean(of_seeds, record)
+    if chosen is None:
         return []
-    chosen = trials[len(SEARCH_SEEDS) * int(means.argmax())]
     return [chosen.changed(seed=seed, label_seed=seed) for seed in FINAL_SEEDS]
 
 
@@ -226,35 +226,28 @@ def _cell(line) -> str:
 
 
 _KEYS = ['dataset', 'loss', 'head', 'labels']
-_SHOWN = ['level', 'level_half', 'gain', 'gain_half', 'plain', 'plain_half', 'late', 'acted']
+_SHOWN = ['level', 'level_half', 'late', 'acted']
 
 
-def gains_end_to_end(
-    measured: pd.DataFrame, runs: pd.DataFrame, printed: list[dict]
-) -> pd.DataFrame:
-    """The gains of methods that train the whole network, beside those of a head on frozen features
-    and the printed ones.
+def levels_end_to_end(measured: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The test mAP of methods that train the whole network, beside a head on frozen features.
 
     Args:
         measured: as from `gains.gains_of_suites`.
         runs: as from `tables.read_recorded_runs`.
-        printed: as from `board.list_printed_rows`.
 
     Returns:
         DataFrame by dataset, loss, head and labels, the highest test mAP of a set first:
 
-        - level, level_half, gain, gain_half, plain, plain_half, late, acted: as from
-          `gains.join_baselines`
-        - the same with the suffix `_alone`, for the head on frozen features
+        - level, level_half, late, acted: as from `gains.join_baselines`
+        - level_alone: of the head on frozen features
         - tried_low, tried_high: range of the test mAP in its search
-        - published, lowest, highest: mean and range of the printed gains over AN of the same
-          source, NaN without any
     """
     from .. import gains
 
     gained = gains.join_baselines(measured[measured.choice == 'clean']).set_index(_KEYS)
     network = gained.loc[gained.suite == SUITE, _SHOWN]
-    head_alone = gained.loc[gained.suite == PHOTOS_SUITE, _SHOWN]
+    head_alone = gained.loc[gained.suite == PHOTOS_SUITE, ['level']]
     tried = [
         look_up_scores(search_configs(Row(*row), SUITE, dataset), runs).test_map
         for dataset, *row in network.index
@@ -262,31 +255,15 @@ def gains_end_to_end(
     network = network.assign(
         tried_low=[scores.min() for scores in tried], tried_high=[scores.max() for scores in tried]
     )
-    rows = network.join(head_alone.add_suffix('_alone')).join(_published_gains(printed))
+    rows = network.join(head_alone.add_suffix('_alone'))
     return rows.sort_values(['dataset', 'level'], ascending=[True, False])
-
-
-def _published_gains(printed: list[dict]) -> pd.DataFrame:
-    """Mean and range of the printed gains, by `_KEYS`."""
-    rows = [
-        {
-            **line,
-            'dataset': find_stand_in(dataset, PHOTOS_SUITE),
-            'published': cell['theirs'],
-        }
-        for line in printed
-        for dataset, cell in line['cells'].items()
-        if not cell['uncounted']
-    ]
-    gained = pd.DataFrame(rows, columns=[*_KEYS, 'published']).groupby(_KEYS).published
-    return gained.agg(published='mean', lowest='min', highest='max')
 
 
 def format_end_to_end(gained: pd.DataFrame) -> str:
     """The page on training the whole network, in Markdown with links from `outputs/`.
 
     Args:
-        gained: as from `gains_end_to_end`.
+        gained: as from `levels_end_to_end`.
     """
     from .. import board
     from ..templates import page_headline, render_template

@@ -10,6 +10,9 @@ from spml_nb.base import settings
 from spml_nb.replication.experiments import budget
 from spml_nb.sweeps import search
 from spml_nb.sweeps.queue import run_key
+from spml_nb.sweeps.search import Row
+
+DATASETS = dict(search.SUITES['photos']['datasets'])
 
 
 @pytest.mark.parametrize('seed', range(5))
@@ -39,7 +42,7 @@ def known(monkeypatch):
     """Searches on two sets with two seeds: AN has 30 everywhere; EM has 31 with the paper's values,
     of the rest one is better on validation and has 34, and another set and seed have one more.
     """
-    monkeypatch.setattr(budget, 'ROWS', [row for row in budget.ROWS if row.loss in ('an', 'em')])
+    monkeypatch.setattr(budget, 'ROWS', [Row('an', 'linear'), Row('em', 'linear')])
     datasets = ('ccp', 'coco18')
     planned = budget.plan_budget_runs
     monkeypatch.setattr(budget, 'plan_budget_runs', lambda chosen=datasets: planned(chosen))
@@ -76,6 +79,53 @@ def test_a_search_that_is_not_through_counts_with_the_seeds_that_are(known):
     assert averaged.effect.map(lambda effect: effect.error).isna().all()
 
 
+@pytest.fixture
+def searched(monkeypatch):
+    """Searches of AN and EM on ccp. Every run of AN has the same scores. One seed of EM's search
+    prefers draw 3, the mean of all three draw 5; final runs of draw 3 have 33, of draw 5 34.
+    """
+    monkeypatch.setattr(budget, 'ROWS', [Row('an', 'linear'), Row('em', 'linear')])
+    monkeypatch.setitem(search.SUITES['photos'], 'datasets', {'ccp': DATASETS['ccp']})
+    lines = {}
+    for run in budget.plan_budget_runs().itertuples():
+        preferred = {3: [90.0, 20.0, 20.0], 5: [60.0] * 3}.get(run.draw, [10.0] * 3)
+        best = preferred[run.seed - budget.SEEDS[0]] if run.loss == 'em' else 10.0
+        lines[run_key(run.config)] = {'val_map': best, 'test_map': 0.0}
+    known = pd.DataFrame.from_dict(lines, orient='index').assign(run='made')
+    for searches, level in ((1, 33.0), (3, 34.0)):
+        for final in budget.plan_finals(known, searches=searches).itertuples():
+            reached = level if final.loss == 'em' else 30.0
+            known.loc[run_key(final.config), ['run', 'val_map', 'test_map']] = (
+                'made',
+                0.0,
+                reached,
+            )
+    return known
+
+
+def test_all_seeds_of_the_search_choose_and_one_is_the_choice_of_the_boards(searched):
+    by_one = budget.plan_finals(searched, searches=1).query("loss == 'em'").config
+    by_all = budget.plan_finals(searched).query("loss == 'em'").config
+    tried = search.search_configs(Row('em', 'linear'), 'photos', 'ccp')
+    assert by_one.map(lambda config: config.lr).eq(tried[3].lr).all()
+    assert by_all.map(lambda config: config.lr).eq(tried[5].lr).all()
+    assert by_all.map(lambda config: config.seed).tolist() == list(range(10))
+
+
+def test_gains_by_either_choice_are_over_an_that_was_chosen_alike(searched):
+    compared = budget.compare_choices(searched)
+    assert compared.loss.tolist() == ['em', 'an']
+    (em, an) = compared.itertuples()
+    assert (em.one.mean, em.all.mean, em.change.mean) == (3.0, 4.0, 1.0)
+    assert (an.all.mean, an.change.mean) == (0.0, 0.0)
+
+
+def test_a_method_that_lacks_a_final_run_is_not_compared(searched):
+    last = budget.plan_finals(searched).query("loss == 'em'").config.iloc[-1]
+    compared = budget.compare_choices(searched.drop(run_key(last)))
+    assert compared.loss.tolist() == ['an']
+
+
 def test_the_page_has_a_row_a_method_and_its_files(known, tmp_path, monkeypatch):
     monkeypatch.setattr(settings, 'get_folder', lambda name: tmp_path)
     written = budget.write_budgets(known)
@@ -84,3 +134,15 @@ def test_the_page_has_a_row_a_method_and_its_files(known, tmp_path, monkeypatch)
     assert '| em | linear | +2.0 ± ' in page and '| +3.0 |' in page
     assert budget.write_budgets(known) == []
     assert budget.write_budgets(pd.DataFrame()) == []
+
+
+def test_an_on_another_head_is_a_row_and_the_baseline_is_none(known, monkeypatch):
+    monkeypatch.setattr(budget, 'ROWS', [Row('an', 'linear'), Row('an', 'cosine')])
+    lines = {
+        run_key(run.config): {'val_map': 1.0, 'test_map': {'cosine': 33.0}.get(run.head, 30.0)}
+        for run in budget.plan_budget_runs().itertuples()
+    }
+    alone = pd.DataFrame.from_dict(lines, orient='index').assign(run='made')
+    shown = budget.tabulate_budgets(budget.average_by_budget(budget.gains_by_budget(alone)))
+    assert shown[['loss', 'head']].to_numpy().tolist() == [['an', 'cosine']]
+    assert shown.tuned.iloc[0].mean == pytest.approx(3.0)

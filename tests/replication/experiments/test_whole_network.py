@@ -4,7 +4,6 @@ optimiser.
 
 import math
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -123,42 +122,28 @@ def fabricated(**scores):
     return pd.DataFrame.from_dict(lines, orient='index').rename_axis('key')
 
 
-def whole(plain, plain_alone, published, acted=True, labels='single'):
-    """Rows as from `gains_end_to_end`, on one set of photos."""
+def whole(acted=True):
+    """Rows as from `levels_end_to_end`, on one set of photos."""
     index = pd.MultiIndex.from_tuples(
-        [('voc12_animals', loss, 'linear', labels) for loss in ('em', 'wan', 'gr', 'llr', 'hml')],
+        [('voc12_animals', loss, 'linear', 'single') for loss in ('em', 'wan', 'gr', 'llr', 'hml')],
         names=['dataset', 'loss', 'head', 'labels'],
     )
-    part = {
-        'level': 45.0,
-        'level_half': 1.0,
-        'gain': np.subtract(plain, 0.2),
-        'gain_half': 0.4,
-        'plain_half': 0.5,
-        'late': 1 / 3,
-        'acted': acted,
-    }
     return pd.DataFrame(
         {
-            'plain': plain,
-            **part,
-            **{f'{name}_alone': value for name, value in part.items()},
+            'level': 45.0,
+            'level_half': 1.0,
+            'late': 1 / 3,
+            'acted': acted,
             'tried_low': 44.0,
             'tried_high': 46.5,
-            'plain_alone': plain_alone,
-            'published': published,
-            'lowest': published,
-            'highest': np.add(published, 0.5),
+            'level_alone': [45.0, 46.0, 47.5, 44.0, math.nan],
         },
         index=index,
-    ).assign(level_alone=[45.0, 46.0, 47.5, 44.0, math.nan])
+    )
 
 
 def test_whole_networks_stand_beside_a_head_alone_with_levels_and_what_is_not_run():
-    found = whole(
-        [4.0, 3.0, 2.0, 1.0, 0.5], [2.0, 1.5, 1.2, 0.1, 0.0], [-1.0, 0.0, 1.0, math.nan, 2.0]
-    )
-    text = whole_network.format_end_to_end(found)
+    text = whole_network.format_end_to_end(whole())
     assert '| 45.0 ± 1.0 | 44.0 to 46.5 | 45.0 | 33% |' in text and '| – | 33% |' in text
     words = ' '.join(text.split())
     assert (
@@ -173,26 +158,14 @@ def test_whole_networks_stand_beside_a_head_alone_with_levels_and_what_is_not_ru
     )
 
 
-@pytest.mark.silent('B')
-def test_gains_over_a_row_of_another_source_are_not_among_the_papers_gains(monkeypatch):
-    line = {'loss': 'em', 'head': 'linear', 'labels': 'single'}
-
-    def cell(gain, why=''):
-        return {'cub': {'theirs': gain, 'uncounted': why}}
-
+def test_the_level_of_a_head_alone_and_the_range_of_the_search_are_its_own(monkeypatch):
     monkeypatch.setattr(whole_network, 'SUITE', 'photos')
     known = fabricated(an=[20.0, 21.0], em=[21.0, 23.0])
-    found = whole_network.gains_end_to_end(
-        gains.gains_of_suites(known),
-        known,
-        [line | {'cells': cell(2.0)}, line | {'cells': cell(9.0, 'over another row')}],
-    )
+    found = whole_network.levels_end_to_end(gains.gains_of_suites(known), known)
     em = found.loc['cub_crops', 'em', 'linear', 'single']
-    assert (em.published, em.lowest, em.highest) == (2.0, 2.0, 2.0)
+    assert (em.level, em.level_alone, em.tried_low, em.tried_high) == (22.0, 22.0, 0.0, 0.0)
 
 
 def test_a_network_whose_mechanism_did_not_act_says_so():
-    five = [4.0, 3.0, 2.0, 1.0, 0.5]
-    assert '(not exercised) | 45.0 ± 1.0' in whole_network.format_end_to_end(
-        whole(five, five, five, acted=False)
-    )
+    page = whole_network.format_end_to_end(whole(acted=False))
+    assert '(not exercised) | 45.0 ± 1.0' in page
