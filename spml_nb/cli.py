@@ -730,7 +730,7 @@ def _serve(args):
 
 def _import_server(module: str):
     "Import a module of `use` that needs the extra `serve`."
-    for package in ('uvicorn', 'starlette'):
+    for package in ('uvicorn', 'starlette.applications'):
         require_package(package, f'`spml {module}`', 'serve')
     return importlib.import_module(f'spml_nb.use.{module}')
 

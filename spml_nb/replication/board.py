@@ -413,17 +413,17 @@ def join_heads(rows: list[dict]) -> dict[str, list[dict]]:
     """The rows of each method side by side.
 
     Args:
-        rows: Of a group of `group_by_sets`.
+        rows: As from `list_board_rows`, with single labels.
 
     Returns:
-        {'methods': [{'loss', 'linear', 'cosine' (its row on that head, None without one)}], the
-        highest mean on either head first, 'others': rows on other heads}.
+        {'methods': [{'loss', 'linear', 'cosine' (its row on that head, None without one), 'seconds'
+        (of the first of them)}] in the order of the rows, 'others': rows on other heads}.
     """
     methods, others = {}, []
     for row in rows:
         if row['head'] in ('linear', 'cosine'):
-            empty = {'loss': row['loss'], 'linear': None, 'cosine': None}
-            methods.setdefault(row['loss'], empty)[row['head']] = row
+            first = {'loss': row['loss'], 'seconds': row['seconds'], 'linear': None, 'cosine': None}
+            methods.setdefault(row['loss'], first)[row['head']] = row
         else:
             others.append(row)
     return {'methods': list(methods.values()), 'others': others}

@@ -537,7 +537,7 @@ def _readme(results: Results, boards: list[str], others: dict[str, str], has_pic
         verdicts=claims.format_verdicts(results.claims),
         papers=papers,
         photos=_photo_sets(),
-        choices=budget.compare_choices(results.runs).to_dict('records'),
+        **budget.describe_choices(budget.compare_choices(results.runs)),
         searches=len(budget.SEEDS),
         **_search_protocol(),
     )
@@ -552,7 +552,8 @@ def _board_fields(results: Results) -> dict:
     listed = [group for group in single if len(group['sets']) >= most - 1]
     unlisted = [group for group in single if len(group['sets']) < most - 1]
     return {
-        'listed': [group | board.join_heads(group['rows']) for group in listed],
+        'listed': board.join_heads([row for group in listed for row in group['rows']]),
+        'most_sets': most,
         'unlisted': sum(len(group['rows']) for group in unlisted),
         'summary': board.summarize_board(results.gains),
         'leading': results.leading,

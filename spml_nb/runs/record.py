@@ -32,13 +32,22 @@ def load(root: Path | None = None) -> pd.DataFrame:
         SpmlError: for a run whose files are damaged.
     """
     root = root or settings.get_folder('runs')
-    finished = [(done.parent, done.stat().st_mtime_ns) for done in sorted(root.glob('*/DONE'))]
-    return pd.DataFrame([_row(*run) for run in finished])
+    finished = [done.parent for done in sorted(root.glob('*/DONE'))]
+    return pd.DataFrame([_row(folder, _stamp_files(folder)) for folder in finished])
+
+
+def _stamp_files(folder: Path) -> tuple[tuple[int, int], ...]:
+    "What changes when one of the files that `_row` reads is written again."
+    stats = [file.stat() for name in _ROW_FILES if (file := folder / name).exists()]
+    return tuple((stat.st_ino, stat.st_mtime_ns) for stat in stats)
+
+
+_ROW_FILES = ('config.json', 'result.json')
 
 
 @cache  # a sweep asks many times
-def _row(folder: Path, modified: int) -> dict:
-    "modified: when `DONE` was written; nothing changes in a folder afterwards."
+def _row(folder: Path, stamp: tuple[tuple[int, int], ...]) -> dict:
+    "stamp: as from `_stamp_files`; another one means that the files are read again."
     fields = complete_fields(read_json(folder / 'config.json', ('loss', 'dataset', 'hparams')))
     fields = {field.name: fields.get(field.name) for field in dataclasses.fields(Config)}
     result = read_json(folder / 'result.json', ('scores', 'seconds', 'provenance', 'data'))

@@ -283,7 +283,7 @@ def test_a_readme_and_a_page_stay_short():
 def test_the_page_for_a_forge_links_to_files_that_exist(shared):
     text = (shared / 'README.md').read_text()
     links = {part.split(')')[0].partition('#')[0] for part in text.split('](')[1:]}
-    assert {'hml/table2.md', 'claims.csv', 'budget.md', 'index.html', 'claims.md'} <= links
+    assert {'hml/table2.md', 'claims.csv', 'index.html', 'claims.md'} <= links
     of_the_project = {link for link in links if link.startswith('../')}  # outputs/ lies in its root
     assert of_the_project and all((ROOT / 'outputs' / link).is_file() for link in of_the_project)
     assert all((shared / link).exists() for link in links - of_the_project), links

@@ -9,8 +9,10 @@ import pytest
 
 from spml_nb import runs
 from spml_nb.base.errors import SpmlError
+from spml_nb.base.files import write_atomically
+from spml_nb.runs import record
 from spml_nb.runs.config import Config, resolve, science_key
-from spml_nb.runs.folder import Run
+from spml_nb.runs.folder import Run, read_json
 from spml_nb.runs.record import parse_recorded_config
 
 
@@ -44,6 +46,30 @@ def test_a_score_that_earlier_lines_lack_is_empty_there(tmp_path):
     table = pd.read_csv(tmp_path / 'runs.csv').set_index('seed')
     assert table.val_map_at_end.isna().to_dict() == {0: True, 1: False}
     assert table.loc[1, 'val_map_at_end'] == 9.5
+
+
+def test_a_run_is_read_once_and_again_when_a_file_of_it_is_another(tmp_path, monkeypatch):
+    run = Run(resolve(Config()), tmp_path)
+    run.start()
+    run.finish(
+        {'scores': {'test_map': 10.0}, 'seconds': 1.0, 'data': 'x', 'provenance': {'commit': None}}
+    )
+    reads = []
+
+    def read(file, *needed):
+        reads.append(file.name)
+        return read_json(file, *needed)
+
+    monkeypatch.setattr(record, 'read_json', read)
+    for _ in range(3):
+        assert runs.load(tmp_path).test_map.tolist() == [10.0]
+    assert reads == ['config.json', 'result.json']
+    file = run.folder / 'result.json'
+    write_atomically(file, file.read_text().replace('10.0', '11.0'))
+    assert runs.load(tmp_path).test_map.tolist() == [11.0]
+    file.write_text('{')
+    with pytest.raises(SpmlError, match=r'result\.json'):
+        runs.load(tmp_path)
 
 
 def test_a_line_without_a_score_that_its_run_has_now_is_replaced(tmp_path):

@@ -18,7 +18,7 @@ from ... import drawing
 from ...statistics import EQUIVALENCE_MARGIN, Effect, Scores, pool_effects
 from ...sweeps import search
 from ...sweeps.search import SEARCH_SEED, SUITES, Row
-from .. import gains
+from .. import board, gains
 from ..templates import describe_protocol, render_template
 from .core import Experiment, format_csv, make_staged_sweep, tabulate_runs, write_outputs
 
@@ -47,6 +47,7 @@ ROWS = [
         ('gr', 'linear'),
     )
 ]
+SMALL_CHANGE = EQUIVALENCE_MARGIN / 2  # points of mAP
 # points of mAP: a method to which a search adds no more needs none
 NEGLIGIBLE_GAIN = EQUIVALENCE_MARGIN
 
@@ -174,38 +175,60 @@ def plan_finals(
     return tabulate_runs(finals, Choice._fields, record)
 
 
-_BY_ONE_SEED = 'chosen by one seed'
+_BY_ONE_SEARCH = 'chosen by one search'
+_COMPARED = {
+    'by_one': (1, gains.PLAIN_HEAD),
+    'by_all': (len(SEEDS), gains.PLAIN_HEAD),
+    'change': (len(SEEDS), _BY_ONE_SEARCH),
+}
 
 
 def compare_choices(record: pd.DataFrame) -> pd.DataFrame:
-    """Methods whose settings one seed of the search has chosen, beside those of all seeds.
+    """Methods whose settings one search has chosen, beside the choice by the mean of all.
 
     Args:
         record: as in `gains_by_budget`.
 
     Returns:
-        DataFrame, the highest gain first, one row per method with all its runs on all sets of
-        photos, the effects being means over the sets: loss, head, one and all (gains over plain AN
-        that was chosen alike), change (of test mAP, from the choice by one seed).
+        DataFrame, one row per method and set of photos where it has all its runs and its mechanism
+        acted: loss, head, dataset, by_one and by_all (gains over plain AN that was chosen alike),
+        change (of the method's own test mAP, from the choice by one search).
     """
     scores = {}
     for searches in (1, len(SEEDS)):
-        scores |= gains.collect_scores(plan_finals(record, searches=searches), Choice)
+        planned = plan_finals(record, searches=searches)
+        for _, finals in planned.groupby([*Choice._fields]):
+            if gains.mechanism_acted_in(finals.config, record):
+                scores |= gains.collect_scores(finals, Choice)
     baselines = {
         gains.PLAIN_HEAD: {place: place._replace(loss=AN[0], head=AN[1]) for place in scores},
-        _BY_ONE_SEED: {place: place._replace(searches=1) for place in scores},
+        _BY_ONE_SEARCH: {place: place._replace(searches=1) for place in scores},
     }
     measured = gains.gains_over_baselines(scores, baselines)
     measured = measured.reindex(columns=[*Choice._fields, 'baseline', 'effect', 'gain'])
-    rows = []
-    for method, places in measured.dropna(subset='gain').groupby(['loss', 'head'], sort=False):
-        effects = places.groupby(['searches', 'baseline']).effect.agg(list)
-        wanted = [(1, gains.PLAIN_HEAD), (len(SEEDS), gains.PLAIN_HEAD), (len(SEEDS), _BY_ONE_SEED)]
-        found = [effects.get(name, []) for name in wanted]
-        if all(len(of_sets) == len(SUITES[SUITE]['datasets']) for of_sets in found):
-            rows.append((*method, *map(pool_effects, found)))
-    table = pd.DataFrame(rows, columns=['loss', 'head', 'one', 'all', 'change'])
-    return table.sort_values('all', key=lambda column: [-effect.mean for effect in column])
+    wide = measured.dropna(subset='gain').pivot(
+        index=['loss', 'head', 'dataset'], columns=['searches', 'baseline'], values='effect'
+    )
+    wide = wide.reindex(columns=pd.MultiIndex.from_tuples(_COMPARED.values()))
+    return wide.set_axis([*_COMPARED], axis=1).dropna().reset_index()
+
+
+def average_choices(compared: pd.DataFrame) -> pd.DataFrame:
+    """The means over the sets of photos.
+
+    Args:
+        compared: as from `compare_choices`.
+
+    Returns:
+        DataFrame, one row per method, the highest gain by all searches first: name, loss, head,
+        sets (their number), by_one, by_all, change.
+    """
+    rows = [
+        (_name(*method), *method, len(places), *(pool_effects(list(places[k])) for k in _COMPARED))
+        for method, places in compared.groupby(['loss', 'head'])
+    ]
+    table = pd.DataFrame(rows, columns=['name', 'loss', 'head', 'sets', *_COMPARED])
+    return table.sort_values('by_all', key=lambda column: [-effect.mean for effect in column])
 
 
 def average_by_budget(measured: pd.DataFrame) -> pd.DataFrame:
@@ -245,18 +268,54 @@ def tabulate_budgets(averaged: pd.DataFrame) -> pd.DataFrame:
     Returns:
         DataFrame, the highest gain after a full search first: loss, head, stated (the effect with
         the paper's values and the usual rate), three (the best of three draws), tuned (after the
-        full search), added (points of mAP that the search adds to the gain).
+        full search), added (points of mAP that the search adds to the gain), name.
     """
     largest = averaged.budget.max()
     wide = averaged.pivot(index=['loss', 'head'], columns='budget', values='effect')
     table = pd.DataFrame({'stated': wide[1], 'three': wide[3], 'tuned': wide[largest]})
     table['added'] = [row.tuned.mean - row.stated.mean for row in table.itertuples()]
     order = table.tuned.map(lambda effect: -effect.mean).sort_values(kind='stable').index
-    return table.loc[order].reset_index()
+    table = table.loc[order].reset_index()
+    return table.assign(name=[_name(row.loss, row.head) for row in table.itertuples()])
 
 
 def _name(loss: str, head: str) -> str:
-    return loss if head == 'linear' else f'{loss} on the {head} head'
+    name = board.describe_method(loss)['name']
+    return name if head == 'linear' else f'{name} on the {head} head'
+
+
+def _names_below(shown: pd.DataFrame, column: str) -> list[str]:
+    "The methods below AN, by the upper end of the interval if there is one."
+    highest = [effect.high if effect.seeds > 1 else effect.mean for effect in shown[column]]
+    return list(shown.name[np.array(highest) < 0])
+
+
+def describe_choices(compared: pd.DataFrame) -> dict:
+    """What pages say of the choice by several searches.
+
+    Args:
+        compared: as from `compare_choices`.
+
+    Returns:
+        {'choices' (`average_choices` as dicts), 'clear' and 'open' (those of them that surely
+        change by `SMALL_CHANGE` or may do so), 'on_sets' (changes of `EQUIVALENCE_MARGIN` or more
+        on a set), 'plain_an' (its row, in a list), 'small' and 'large' (both limits)}.
+    """
+    choices = average_choices(compared)
+    is_small = choices.change.map(lambda e: -SMALL_CHANGE < e.low and e.high < SMALL_CHANGE)
+    is_clear = choices.change.map(lambda e: abs(e.mean) >= SMALL_CHANGE and e.low * e.high > 0)
+    on_sets = compared[[abs(effect.mean) >= EQUIVALENCE_MARGIN for effect in compared.change]]
+    on_sets = on_sets.assign(name=[_name(row.loss, row.head) for row in on_sets.itertuples()])
+    plain_an = choices[(choices.loss == AN[0]) & (choices['head'] == AN[1])]
+    return {
+        'choices': choices.to_dict('records'),
+        'clear': choices[is_clear].to_dict('records'),
+        'open': choices[~is_small & ~is_clear].to_dict('records'),
+        'small': SMALL_CHANGE,
+        'on_sets': on_sets.to_dict('records'),
+        'large': EQUIVALENCE_MARGIN,
+        'plain_an': plain_an.to_dict('records'),
+    }
 
 
 def _picture(averaged: pd.DataFrame):
@@ -302,8 +361,10 @@ def write_budgets(record: pd.DataFrame) -> list[Path]:
     if not len(measured):
         return []
     averaged = average_by_budget(measured)
+    if not len(averaged):
+        return []  # only AN has runs
     shown = tabulate_budgets(averaged)
-    choices = compare_choices(record).to_dict('records')
+    compared = compare_choices(record)
     columns = [*Place._fields, 'level', 'n', 'gain', 'gain_half']
     page = render_template(
         'budget.md',
@@ -313,16 +374,11 @@ def write_budgets(record: pd.DataFrame) -> list[Path]:
         seeds=int(averaged.seeds.min()),
         draws=int(averaged.budget.max()),
         little=NEGLIGIBLE_GAIN,
-        unsearched=[
-            _name(row.loss, row.head) for row in shown.itertuples() if row.added <= NEGLIGIBLE_GAIN
-        ],
-        below=[
-            _name(row.loss, row.head)
-            for row in shown.itertuples()
-            if row.stated.mean < 0 < row.tuned.mean
-        ],
-        choices=choices,
-        largest=max(choices, key=lambda row: abs(row['change'].mean), default=None),
+        unsearched=list(shown.name[shown.added <= NEGLIGIBLE_GAIN]),
+        below=_names_below(shown, 'stated'),
+        still_below=_names_below(shown, 'tuned'),
+        searches=len(SEEDS),
+        **describe_choices(compared),
     )
     return write_outputs(
         {

@@ -113,17 +113,40 @@ def test_all_seeds_of_the_search_choose_and_one_is_the_choice_of_the_boards(sear
 
 
 def test_gains_by_either_choice_are_over_an_that_was_chosen_alike(searched):
+    em, an = budget.average_choices(budget.compare_choices(searched)).itertuples()
+    assert (em.name, em.sets, an.name) == ('EM', 1, 'AN')
+    assert (em.by_one.mean, em.by_all.mean, em.change.mean) == (3.0, 4.0, 1.0)
+    assert (an.by_all.mean, an.change.mean, an.change.half_width) == (0.0, 0.0, 0.0)
+
+
+def test_a_set_where_the_mechanism_did_not_act_in_either_choice_is_left_out(searched):
+    searched['exercised'] = 1.0
+    by_one = budget.plan_finals(searched, searches=1).query("loss == 'em'").config
+    searched.loc[[run_key(config) for config in by_one], 'exercised'] = 0.0
+    assert budget.compare_choices(searched).loss.tolist() == ['an']
+
+
+def test_the_page_names_what_changes_what_may_and_where(searched):
     compared = budget.compare_choices(searched)
-    assert compared.loss.tolist() == ['em', 'an']
-    (em, an) = compared.itertuples()
-    assert (em.one.mean, em.all.mean, em.change.mean) == (3.0, 4.0, 1.0)
-    assert (an.all.mean, an.change.mean) == (0.0, 0.0)
+    described = budget.describe_choices(compared)
+    wide = [row['name'] for row in [*described['clear'], *described['open']]]
+    assert wide == ['EM'] and [row['name'] for row in described['on_sets']] == ['EM']
+    assert [row['name'] for row in described['plain_an']] == ['AN']
+    nothing = budget.describe_choices(compared[:0])
+    assert not any(nothing[name] for name in ('choices', 'clear', 'open', 'on_sets', 'plain_an'))
 
 
 def test_a_method_that_lacks_a_final_run_is_not_compared(searched):
     last = budget.plan_finals(searched).query("loss == 'em'").config.iloc[-1]
     compared = budget.compare_choices(searched.drop(run_key(last)))
     assert compared.loss.tolist() == ['an']
+    assert not len(budget.compare_choices(pd.DataFrame()))
+
+
+def test_without_another_method_there_is_no_page(known):
+    runs = budget.plan_budget_runs()
+    of_an = [run_key(config) for config in runs.config[runs.loss == 'an']]
+    assert budget.write_budgets(known.loc[known.index.isin(of_an)]) == []
 
 
 def test_the_page_has_a_row_a_method_and_its_files(known, tmp_path, monkeypatch):
@@ -131,7 +154,7 @@ def test_the_page_has_a_row_a_method_and_its_files(known, tmp_path, monkeypatch)
     written = budget.write_budgets(known)
     assert [file.name for file in written] == ['budget.csv', 'budget.md', 'budget.svg']
     page = (tmp_path / 'budget.md').read_text(encoding='utf-8')
-    assert '| em | linear | +2.0 ± ' in page and '| +3.0 |' in page
+    assert '| EM | +2.0 ± ' in page and '| +3.0 |' in page
     assert budget.write_budgets(known) == []
     assert budget.write_budgets(pd.DataFrame()) == []
 

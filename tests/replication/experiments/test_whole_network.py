@@ -158,12 +158,27 @@ def test_whole_networks_stand_beside_a_head_alone_with_levels_and_what_is_not_ru
     )
 
 
-def test_the_level_of_a_head_alone_and_the_range_of_the_search_are_its_own(monkeypatch):
-    monkeypatch.setattr(whole_network, 'SUITE', 'photos')
-    known = fabricated(an=[20.0, 21.0], em=[21.0, 23.0])
-    found = whole_network.levels_end_to_end(gains.gains_of_suites(known), known)
-    em = found.loc['cub_crops', 'em', 'linear', 'single']
-    assert (em.level, em.level_alone, em.tried_low, em.tried_high) == (22.0, 22.0, 0.0, 0.0)
+def test_levels_and_ranges_of_the_search_are_those_of_the_network(monkeypatch):
+    tried = pd.DataFrame({'test_map': [40.0, 45.0, 42.0]})
+    monkeypatch.setattr(whole_network, 'look_up_scores', lambda configs, runs: tried)
+    rows = [
+        {
+            'suite': suite,
+            'dataset': 'cub_crops',
+            'loss': 'em',
+            'head': 'linear',
+            'labels': 'single',
+            'choice': 'clean',
+            'level': level,
+            'level_half': 1.0,
+            'late': 0.0,
+            'acted': True,
+        }
+        for suite, level in (('photos_finetune', 44.0), ('photos', 51.0))
+    ]
+    monkeypatch.setattr(gains, 'join_baselines', lambda measured: measured)
+    em = whole_network.levels_end_to_end(pd.DataFrame(rows), pd.DataFrame()).iloc[0]
+    assert (em.level, em.level_alone, em.tried_low, em.tried_high) == (44.0, 51.0, 40.0, 45.0)
 
 
 def test_a_network_whose_mechanism_did_not_act_says_so():
