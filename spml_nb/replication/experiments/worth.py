@@ -464,8 +464,8 @@ def _format_readme_item(rates: pd.DataFrame) -> str:
         for line in lines.iloc[[0, -1]].itertuples()
     ]
     text = (
-        '- **And all labels of one photo?** They are worth one label each on '
-        f'{" and ".join(dict.fromkeys(ends))}, with {best.upper()} ([curves](outputs/worth.md)).'
+        f'- **And all labels of one photo?** With {best.upper()} they do as much as one label '
+        f'each on {" and ".join(dict.fromkeys(ends))} ([curves](outputs/worth.md)).'
     )
     return f'{BEGIN}\n{textwrap.fill(text, 140, subsequent_indent="  ")}\n{END}'
 

@@ -353,7 +353,7 @@ def test_without_runs_nothing_is_written_and_with_them_readme_has_a_line(monkeyp
         text.startswith(f'# Mine\n{worth.BEGIN}\n- **And all labels of one photo?**')
         and text.endswith(f'{worth.END}\nThe rest.\n')
         and re.search(
-            r'each on 1\.\d (\(.*?\) )?photos of \w+ \(.* labels a photo\) and 1\.\d .*, with HML',
+            r'With HML .* each on 1\.\d (\(.*?\) )?photos of \w+ \(.* labels a photo\) and 1\.\d ',
             joined,
         )
     )
