@@ -74,6 +74,7 @@ def test_one_command_trains_and_another_evaluates(tmp_path):
     assert f'mAP {score:.2f} %' in ''.join(o.get('text', '') for o in outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     'words',
     [

@@ -354,6 +354,7 @@ def test_a_suite_has_its_own_files(small):
         assert paper_figures.draw_paper_figure('opml', 7, suite).name == name
 
 
+@pytest.mark.slow
 def test_another_process_draws_the_same_bytes(small):
     both, ours = (('lac', 6), ('hml', 3)), []
     for paper, figure in both:

@@ -186,6 +186,7 @@ def test_on_all_that_a_table_knows_losses_stay_apart(place, photo_folder):
         assert sweeps.canonical_config(replace(own, dataset=name)).loss == loss
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_replaced_and_its_run_named(place, monkeypatch):
     worker = queue._Worker(0, 1)
     worker.start(QUICK)
@@ -239,6 +240,7 @@ def test_a_worker_ends_with_its_launcher(place):
 FOUR = [replace(QUICK, loss=loss, seed=seed, epochs=6) for loss in ('an', 'em') for seed in (0, 1)]
 
 
+@pytest.mark.slow
 def test_after_ctrl_c_the_same_call_goes_on(place):
     lines = []
 

@@ -150,6 +150,7 @@ def guesses(n, classes=4, seed=7):
     return 1 / (1 + np.exp(-logits)), np.where(true, 1, -1).astype(np.int8)
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_sample_covers_the_score_of_all_photos_as_often_as_it_says():
     """400 samples of 12 photos. Of 400 intervals that cover at 95 %, 365 to 392 cover in 998 of
     1,000 tests; 1.96 deviations alone, without more for few photos, cover 364 times.
@@ -165,6 +166,7 @@ def test_the_interval_of_a_sample_covers_the_score_of_all_photos_as_often_as_it_
     assert 365 <= covered <= 392
 
 
+@pytest.mark.slow
 def test_who_labels_until_the_interval_is_as_narrow_as_wanted_has_one_that_covers():
     "Photos are added as the plan says until it says enough, 100 times over."
     p, labels = guesses(20000)
