@@ -707,4 +707,10 @@ def format_verdicts(checked: pd.DataFrame) -> str:
             'sizes': count_sizes(of_paper),
         }
         papers.append(read_paper(paper) | counts)
-    return render_template('verdicts.md', papers=papers, uncounted=UNCOUNTED)
+    return render_template(
+        'verdicts.md',
+        papers=papers,
+        claims=len(checked),
+        verdicts=count_verdicts(checked),
+        uncounted=UNCOUNTED,
+    )
