@@ -52,7 +52,7 @@ check: export
 
 export:
 	nbdev_export
-	ruff format --quiet
+	ruff format --quiet nbs spml_nb
 	nbdev_clean
 
 notebooks:

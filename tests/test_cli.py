@@ -334,8 +334,7 @@ def test_every_experiment_says_how_much_there_is(name, capsys, monkeypatch):
     [
         (
             ['sweep', 'hmm'],
-            "unknown paper 'hmm'; allowed: hml, em_apl, opml, lac, two_way, methods, biased, "
-            "worth",
+            "unknown paper 'hmm'; allowed: hml, em_apl, opml, lac, two_way, methods, biased, worth",
         ),
         (['sweep', 'hml', '--suite', 'maxi'], "unknown suite 'maxi'; allowed: paper, photos"),
         (
