@@ -42,6 +42,12 @@ def record(photos=0, backbone=BACKBONE):
     return runs[of_a_suite(runs, photos, backbone) & (runs.batch_size == 64)]
 
 
+def of_draws(runs, loss):
+    "One run a draw: the method's own, else that of the loss it equals. Each draw has its rate."
+    own = runs[runs.loss == loss]
+    return pd.concat([own, runs[(runs.loss != loss) & ~runs.lr.isin(own.lr)]])
+
+
 @cache
 def finals(loss, dataset, head='linear', labels='single', backbone=BACKBONE, photos=0):
     """The runs, by seed, of the settings with the best validation mAP in the search."""
@@ -53,8 +59,7 @@ def finals(loss, dataset, head='linear', labels='single', backbone=BACKBONE, pho
         & (runs.labels == labels)
     ]
     tried = runs[runs.seed == SEARCH].drop_duplicates('key')
-    own = tried[tried.loss == loss]
-    tried = pd.concat([own, tried[(tried.loss != loss) & ~tried.lr.isin(own.lr)]])
+    tried = of_draws(tried, loss)
     if tried.empty:
         return pd.DataFrame(columns=runs.columns)
     best = tried.loc[tried.val_map_seen.fillna(tried.val_map).idxmax()]
@@ -256,8 +261,7 @@ def curve(loss, head, dataset, seed):
         & (runs.seed == seed)
         & (runs.label_seed == seed)
     ].drop_duplicates('key')
-    own = runs[runs.loss == loss]
-    runs = pd.concat([own, runs[(runs.loss != loss) & ~runs.lr.isin(own.lr)]])
+    runs = of_draws(runs, loss)
     if len(runs) != 10:
         return None
     first = runs.lr == USUAL_RATE
@@ -295,8 +299,7 @@ def chosen_by_mean(loss, head, dataset):
         & (runs.labels == 'single')
     ]
     tried = runs[runs.seed.between(SEARCH, SEARCH + 2) & (runs.seed == runs.label_seed)]
-    own = tried[tried.loss == loss]
-    tried = pd.concat([own, tried[(tried.loss != loss) & ~tried.lr.isin(own.lr)]])
+    tried = of_draws(tried, loss)
     scores = tried.val_map_seen.fillna(tried.val_map)
     by_draw = scores.groupby(tried.lr).agg(['mean', 'size'])  # each draw has a rate of its own
     if len(by_draw) != 10 or by_draw['size'].min() != 3:

@@ -297,9 +297,10 @@ def describe_choices(compared: pd.DataFrame) -> dict:
         compared: as from `compare_choices`.
 
     Returns:
-        {'choices' (`average_choices` as dicts), 'clear' and 'open' (those of them that surely
-        change by `SMALL_CHANGE` or may do so), 'on_sets' (changes of `EQUIVALENCE_MARGIN` or more
-        on a set), 'plain_an' (its row, in a list), 'small' and 'large' (both limits)}.
+        {'choices' (`average_choices` as dicts), 'clear' (those of them whose change is at least
+        `SMALL_CHANGE`, with an interval without 0), 'open' (those that may change by as much),
+        'on_sets' (changes of `EQUIVALENCE_MARGIN` or more on a set), 'plain_an' (its row, in a
+        list), 'small' and 'large' (both limits)}.
     """
     choices = average_choices(compared)
     is_small = choices.change.map(lambda e: -SMALL_CHANGE < e.low and e.high < SMALL_CHANGE)
