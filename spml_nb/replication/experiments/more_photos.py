@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from ... import drawing
 from ...methods.core import find
-from ...runs.config import Config
+from ...runs.config import Config, resolve
 from ...statistics import (
     Effect,
     Scores,
@@ -24,6 +24,7 @@ from ...statistics import (
     image_error,
     pool_effects,
 )
+from ...sweeps.queue import run_key
 from ...sweeps.search import Row, search_configs
 from .. import board, gains
 from ..templates import describe_protocol, format_effects, render_template
@@ -159,6 +160,31 @@ def _slope(photos: np.ndarray, scores: list[Scores], bases: list[Scores], datase
     return estimate_effect(weights @ differences, None, images)
 
 
+def measure_rejection(record: pd.DataFrame) -> pd.Series:
+    """The share of a batch's entries that LL-R rejects in the best epoch: with few photos its
+    search may take a run that rejects nearly all unknown labels, and with many one that rejects
+    hardly any.
+
+    Args:
+        record: as in `plan_finals`.
+
+    Returns:
+        The mean over final runs, (t − 1)·Δ or 1 if that is more, by dataset and photos.
+    """
+    finals = plan_finals(record)
+    rows = [
+        (place.dataset, place.photos, resolve(config).hparams['delta'], run_key(config))
+        for place, configs in finals.items()
+        if place.loss == 'llr'
+        for config in configs
+    ]
+    runs = pd.DataFrame(rows, columns=['dataset', 'photos', 'delta', 'key'])
+    best = record.reindex(columns=['best_epoch']).best_epoch.astype(float)
+    epoch = runs.key.map(best)
+    share = ((epoch - 1) * runs.delta.astype(float)).clip(upper=1)
+    return share.groupby([runs.dataset, runs.photos], sort=False).mean().dropna()
+
+
 def compare_sizes(measured: pd.DataFrame, rows: Iterable[Row]) -> dict[str, Any]:
     """What methods gain over plain AN with few, some and many photos of a set.
 
@@ -281,6 +307,7 @@ def write_more_photos(record: pd.DataFrame) -> list[Path]:
         same_head=_tabulate_slopes(same_head, sets),
         **_directions(slopes),
         late=measured.groupby('photos').late.mean(),
+        rejected=measure_rejection(record),
         missing={
             name: done for name, done in trained.items() if done < len(list_photo_counts(name))
         },

@@ -3,11 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
+from spml_nb import methods
 from spml_nb.base import settings
 from spml_nb.replication import front_page, gains
 from spml_nb.replication.experiments import more_photos
 from spml_nb.replication.experiments.more_photos import DATASETS, METHODS, SEEDS
+from spml_nb.runs.config import resolve
 from spml_nb.sweeps import search
 from spml_nb.sweeps.queue import run_key
 
@@ -80,6 +83,30 @@ def test_gains_are_over_an_on_as_many_photos_and_slopes_are_those_of_a_line(know
         assert slopes.effect[dataset, 'wan', 'linear', 'single'].mean == pytest.approx(0, abs=1e-9)
     found = more_photos._directions(slopes.reset_index())
     assert found['falling'] == ['EM'] and not found['rising']
+
+
+def test_the_share_that_llr_rejects_is_that_of_the_best_epoch_of_its_final_runs(known):
+    assert more_photos.measure_rejection(known).empty  # no best epoch in the record
+    finals = more_photos.plan_finals(known)
+    epochs = {
+        run_key(config): 3.0 + config.seed % 2
+        for place, configs in finals.items()
+        if place.photos != 600
+        for config in configs
+    }
+    shares = more_photos.measure_rejection(known.assign(best_epoch=pd.Series(epochs)))
+    assert ('coco18_30k', 600) not in shares.index and len(shares) == 10
+    for (dataset, photos), share in shares.items():
+        (config, *others) = finals[dataset, photos, 'llr', 'linear', 'single']
+        z = torch.zeros(2, 3)
+        method = methods.create('llr', z, epochs=60, **resolve(config).hparams)
+        fractions = []
+        for run in (config, *others):
+            method.start_epoch(int(epochs[run_key(run)]))
+            fractions.append(method.fraction)
+        assert share == pytest.approx(np.mean(fractions))
+    late = more_photos.measure_rejection(known.assign(best_epoch=1e6))
+    assert (late == 1).all()
 
 
 def test_the_page_has_a_line_per_number_and_says_what_is_missing(known, monkeypatch, tmp_path):
