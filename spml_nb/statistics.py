@@ -532,6 +532,7 @@ class Size(StrEnum):
     LARGER = 'larger'
     NOT_PRINTED = 'not printed'
     MIXED = 'mixed sources'
+    BOUNDED = 'bound asked'
     NOT_MEASURED = 'not measured'
 
 

@@ -255,12 +255,14 @@ def describe_ranking(cells: pd.DataFrame) -> str:
     """The rank correlation of the paper's numbers and ours, pooled over the columns of a table.
 
     Args:
-        cells: Of a suite, as in `tables.Table.cells`; only the `comparable_cells` count.
+        cells: Of a suite, as in `tables.Table.cells`; only the `comparable_cells` count, and of
+            these only what the paper compares in one set-up.
 
     Returns:
         A sentence, '' if no column has five methods with both numbers.
     """
-    ranked = _methods_by_column(comparable_cells(cells)).pivot_table(
+    counted = cells[cells.uncounted.fillna('') == '']
+    ranked = _methods_by_column(comparable_cells(counted)).pivot_table(
         ['published', 'ours'], 'method', 'ranked_in', sort=False, dropna=False
     )
     if ranked.empty:

@@ -596,8 +596,8 @@ def report_claims(
         - summary, measured, missing: in words all of it, the places with runs and those without
         - forest: JSON list for `figure_drawing.draw_forest`: the claim (place ''), then each
           place with runs. Each has place, between, word, on_average, size, mean, low, high,
-          published (beyond the bound), mean_told, published_told (without the bound), seeds and
-          mixed (as in `ClaimResult`).
+          published (beyond the bound), mean_told, published_told (without the bound), bounded,
+          seeds and mixed (as in `ClaimResult`).
 
     Raises:
         SpmlError: For an unknown suite or paper.
@@ -640,7 +640,7 @@ def _result_row(result: ClaimResult) -> dict:
         'detectable': _rounded(effect.detectable),
         'amount': claim_line['mean_told'],
         'published_amount': claim_line['published_told'],
-        'between': claim_line['between'],
+        'between': result.between,
         'seeds': min((line['seeds'] for line in place_lines), default=0),
         'reproduced': sum(place.verdict is Verdict.REPRODUCED for place in measured),
         'decided': len(measured),
@@ -668,7 +668,8 @@ def _forest_line(result: ClaimResult | PlaceResult) -> dict:
     }
     return {
         'place': result.name,
-        'between': contrast.between,
+        'between': result.between,
+        'bounded': bool(contrast.bound),
         'word': result.word,
         'on_average': result.on_average,
         'size': str(result.size),

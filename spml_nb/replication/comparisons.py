@@ -94,6 +94,11 @@ class Contrast:
         """
         return len({number.source for number in self.numbers}) > 1
 
+    @property
+    def added(self) -> bool:
+        """Whether we added a number to what the paper compares."""
+        return any(number.added for number in self.numbers)
+
     def sum_at(self, excess: float) -> float:
         """The sum that lies `excess` on the claimed side of the bound."""
         return self.sign * excess + self.bound
@@ -156,7 +161,7 @@ def _compare_pairs(
 def _bound_text(bound: float, sign: int) -> str:
     if not bound:
         return ''
-    return f'at {"least" if sign > 0 else "most"} {bound:g}'.replace('-', '−')
+    return f'at {"least" if sign > 0 else "most"} {bound:.3g}'.replace('-', '−')
 
 
 def claim_above(
@@ -303,6 +308,11 @@ class PlaceResult:
         return 'incomplete' if incomplete else str(self.verdict)
 
     @property
+    def between(self) -> str:
+        """What is compared, '' if the place makes no other comparison."""
+        return self.contrast.between if self.contrast else ''
+
+    @property
     def published(self) -> float:
         """The paper's effect in the same contrast, NaN without one."""
         return self.contrast.published if self.contrast else math.nan
@@ -315,9 +325,7 @@ class PlaceResult:
     @property
     def size(self) -> Size:
         """Our effect compared with the published one."""
-        if not self.contrast:
-            return Size.NOT_MEASURED
-        return statistics.classify_size(self.effect, self.published, self.mixed)
+        return _classify_size(self.contrast, self.effect, self.published, self.mixed)
 
     def __str__(self) -> str:
         # a number may be part of several contrasts
@@ -333,6 +341,16 @@ class PlaceResult:
         if not self.effect:
             return name
         return f'{name}: {self.word}, {_effect_text(self.effect, self.contrast)}'
+
+
+def _classify_size(
+    contrast: Contrast | None, effect: Effect | None, published: float, mixed: bool
+) -> Size:
+    if contrast is None:
+        return Size.NOT_MEASURED
+    if contrast.bound:
+        return Size.BOUNDED
+    return statistics.classify_size(effect, published, mixed)
 
 
 def _effect_text(effect: Effect, contrast: Contrast, details: str = '') -> str:
@@ -352,7 +370,9 @@ class ClaimResult:
         places: Merged where their runs are the same.
         effect: Mean over the places, of the comparison least in favour of the claim; None if no
             place has two seeds.
+        comparable: The same over the places that the paper has, too; None without one.
         contrast: That comparison at one of the places.
+        metric: The metric of that comparison, '' if all of the claim's have the same.
         pooled: Number of places in the mean.
         tested: As in `statistics.Decision`.
         published: The paper's effect in the same comparison, mean over the same places; without
@@ -364,7 +384,9 @@ class ClaimResult:
     verdict: Verdict
     places: list[PlaceResult]
     effect: Effect | None = None
+    comparable: Effect | None = None
     contrast: Contrast | None = None
+    metric: str = ''
     pooled: int = 0
     tested: int = 0
     published: float = math.nan
@@ -385,8 +407,14 @@ class ClaimResult:
 
     @property
     def size(self) -> Size:
-        """Our effect compared with the published one."""
-        return statistics.classify_size(self.effect, self.published, self.mixed)
+        """Our effect compared with the published one, over the places that the paper has."""
+        return _classify_size(self.contrast, self.comparable, self.published, self.mixed)
+
+    @property
+    def between(self) -> str:
+        """What is compared: 'against ASL, mAP@sample'."""
+        between = self.contrast.between if self.contrast else ''
+        return ', '.join(filter(None, [between, self.metric]))
 
     def __str__(self) -> str:
         if self.verdict in (Verdict.NOT_RUN, Verdict.NOT_EXERCISED):
@@ -414,20 +442,27 @@ def decide_claim(places: list[Place]) -> ClaimResult:
         if any(map(_is_idle, places, effects)):
             verdict = Verdict.NOT_EXERCISED
     measured = [
-        by_name[weakest]
+        (by_name[weakest], measured_effects[weakest])
         for by_name, measured_effects in zip(contrasts, effects, strict=True)
         if measured_effects.get(weakest)
     ]
-    published = _mean_published(measured) if weakest else _lowest_published(contrasts)
+    least = [contrast for contrast, _ in measured]
+    of_paper = [effect for contrast, effect in measured if not contrast.added]
+    comparable = [effect for effect in of_paper if effect.seeds > 1]
+    metrics = {number.metric for place in places for number in place.numbers}
+    own_metric = {number.metric for contrast in least for number in contrast.numbers}
+    published = _mean_published(least) if weakest else _lowest_published(contrasts)
     return ClaimResult(
         verdict,
         places=list(map(_place_result, places, decision.verdicts, contrasts, effects)),
         effect=decision.means.get(weakest),
-        contrast=next(iter(measured), None),
+        comparable=statistics.pool_effects(comparable) if comparable else None,
+        contrast=next(iter(least), None),
+        metric=own_metric.pop() if len(own_metric) == 1 < len(metrics) else '',
         pooled=decision.counts.get(weakest, 0),
         tested=decision.tested,
         published=published,
-        mixed=any(contrast.mixed for contrast in measured),
+        mixed=any(contrast.mixed for contrast in least),
         on_average=decision.on_average and verdict is decision.verdict,
     )
 
@@ -454,11 +489,7 @@ def _may_show_no_difference(places: list[Place]) -> bool:
 
 def _mean_published(contrasts: list[Contrast]) -> float:
     "Mean over the contrasts that the paper has."
-    printed = [
-        contrast.published
-        for contrast in contrasts
-        if not any(number.added for number in contrast.numbers)
-    ]
+    printed = [contrast.published for contrast in contrasts if not contrast.added]
     return float(np.mean(printed)) if printed else math.nan
 
 

@@ -95,21 +95,25 @@ def _grid_lines(table: Table, text: Callable[..., str]) -> list[list[str]]:
 
 
 def _leaders(cells: pd.DataFrame) -> list[dict]:
-    """The best row of the paper and of ours in each column, among comparable cells; empty if a
-    column mixes measures or data sets.
+    """The best row of the paper and of ours in each column, among rows that learn from the same
+    labels; empty if a column mixes measures or data sets.
+
+    The paper's may be one whose mechanism did not act here, and says so then.
     """
     compared = comparable_cells(cells).dropna(subset=['published', 'ours'])
     if compared.groupby('column')[['metric', 'dataset']].nunique().max().max() > 1:
         return []
-    return [
-        {
-            'column': column,
-            'theirs': in_column.loc[in_column.published.idxmax(), 'row'],
-            'ours': in_column.loc[in_column.ours.idxmax(), 'row'],
-        }
-        for column, in_column in compared.groupby('column', sort=False)
-        if len(in_column) > 1
-    ]
+    leaders = []
+    for column, in_column in compared.groupby('column', sort=False):
+        if len(in_column) < 2:
+            continue
+        same_labels = cells.labels == in_column.labels.iloc[0]
+        printed = cells[(cells.column == column) & same_labels & cells.published.notna()]
+        theirs = printed.loc[printed.published.idxmax()]
+        idle = ', not exercised here' if theirs.state == 'not exercised' else ''
+        ours = in_column.loc[in_column.ours.idxmax(), 'row']
+        leaders.append({'column': column, 'theirs': theirs.row, 'ours': ours, 'idle': idle})
+    return leaders
 
 
 def _photo_sets() -> list[dict]:

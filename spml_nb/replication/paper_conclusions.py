@@ -7,7 +7,7 @@
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib.resources import files
 from urllib.parse import quote
@@ -20,7 +20,7 @@ from ..base import settings
 from ..base.errors import require_one_of
 from ..base.files import markdown_table
 from ..methods.core import resolve_hparams
-from ..statistics import EQUIVALENCE_MARGIN, Effect, Scores, format_signed, pool_effects
+from ..statistics import COMPARED, EQUIVALENCE_MARGIN, Effect, Scores, format_signed, pool_effects
 from ..sweeps.queue import run_key
 from ..sweeps.search import SUITES, Row, final_configs, search_space
 from . import ablation_arms, figure_drawing, gains, paper_figures, published, tables
@@ -39,6 +39,9 @@ class Answer:
         measured, printed: The values to show for mean and published if these are distances from a
             bound; NaN if they are the same.
         mixed: Whether the paper compares rows of several sources.
+        size: Ours beside the paper's: one of `statistics.COMPARED`, or ''.
+        between: The comparison that decides, where there are several, or the sets of photos if
+            some are missing.
         places: Number of places.
         opposite: Number of places that significantly contradict the mean.
         state: Why there is no mean.
@@ -51,18 +54,20 @@ class Answer:
     measured: float = math.nan
     printed: float = math.nan
     mixed: bool = False
+    size: str = ''
+    between: str = ''
     places: int = 0
     opposite: int = 0
     state: str = 'not run'
 
     @property
     def word(self) -> str:
-        """'yes', 'no on average (yes on 1 of 4)', 'open'."""
+        """'yes', 'no on average (yes on 1 of 4)', 'open', 'less than 0.5 apart'."""
         if math.isnan(self.mean):
             return self.state
         bounded = not math.isnan(self.measured)
         if not bounded and -EQUIVALENCE_MARGIN < self.low and self.high < EQUIVALENCE_MARGIN:
-            return f'no difference of {EQUIVALENCE_MARGIN:g}'
+            return f'less than {EQUIVALENCE_MARGIN:g} apart'
         if not (self.low > 0 or self.high < 0):
             return 'open'
         words = ('yes', 'no') if self.low > 0 else ('no', 'yes')
@@ -84,14 +89,6 @@ class Answer:
         if math.isnan(self.published):
             return '–'
         return format_signed(self._printed) + (UNCOUNTED if self.mixed else '')
-
-    @property
-    def size(self) -> str:
-        """The paper's number is 'larger' or 'smaller' than our interval, '' if within."""
-        distance = self._printed - self._measured
-        if self.mixed or not abs(distance) > self._half:
-            return ''
-        return 'larger' if distance > 0 else 'smaller'
 
     @property
     def _half(self) -> float:
@@ -119,7 +116,7 @@ def answer_claim(checked: pd.DataFrame, claim: str) -> Answer:
     by_id = checked.set_index('id')
     claim_line, *places = json.loads(by_id.forest[require_one_of(claim, by_id.index, 'claim')])
     numbers = {name: math.nan if v is None else v for name, v in claim_line.items()}
-    bounded = numbers['mean'] != numbers['mean_told']
+    bounded = numbers['bounded']
     opposite = sum(
         place['low'] is not None and _contradicts(place['low'], place['high'], numbers['mean'])
         for place in places
@@ -132,6 +129,8 @@ def answer_claim(checked: pd.DataFrame, claim: str) -> Answer:
         measured=numbers['mean_told'] if bounded else math.nan,
         printed=numbers['published_told'] if bounded else math.nan,
         mixed=numbers['mixed'],
+        size=numbers['size'] if numbers['size'] in COMPARED else '',
+        between=numbers['between'],
         places=len(places),
         opposite=opposite,
         state=numbers['word'],
@@ -151,21 +150,27 @@ def answer_effects(effects: list[Effect]) -> Answer:
     return Answer(mean.mean, mean.low, mean.high, places=len(effects), opposite=opposite)
 
 
-def answer_gain(runs: pd.DataFrame, method: Row, base: Row) -> Answer:
-    """The gain of a method over another, on the photo sets where both have runs.
+def answer_gain(runs: pd.DataFrame, method: Row, base: Row, metric: str = 'mAP') -> Answer:
+    """The gain of a method over another, on the photo sets where both have runs in which their
+    mechanisms acted.
 
     Args:
         runs: The table of record.
         method, base: Rows of the boards.
+        metric: One of `published.METRICS`.
     """
+    datasets = SUITES[PHOTOS_SUITE]['datasets']
     effects = []
-    for dataset in SUITES[PHOTOS_SUITE]['datasets']:
-        scores, base_scores = (
-            tables.read_measures(final_configs(row, PHOTOS_SUITE, dataset, runs), 'mAP', runs)
-            for row in (method, base)
-        )
-        effects.append(gains.estimate_gain(scores, base_scores))
-    return answer_effects([effect for effect in effects if effect.seeds > 1])
+    for dataset in datasets:
+        configs = [final_configs(row, PHOTOS_SUITE, dataset, runs) for row in (method, base)]
+        if all(gains.mechanism_acted_in(of_row, runs) for of_row in configs):
+            scores = [tables.read_measures(of_row, metric, runs) for of_row in configs]
+            effects.append(gains.estimate_gain(*scores))
+    effects = [effect for effect in effects if effect.seeds > 1]
+    return replace(
+        answer_effects(effects),
+        between='' if len(effects) in (0, len(datasets)) else f'{len(effects)} sets',
+    )
 
 
 def answer_cells(
@@ -410,8 +415,14 @@ def format_conclusion(paper: str, checked: pd.DataFrame, runs: pd.DataFrame) -> 
         runs: The table of record.
     """
 
-    def gain(method: str, base: str, head: str | None = None, base_head: str | None = None):
-        return answer_gain(runs, Row(method, head), Row(base, base_head))
+    def gain(
+        method: str,
+        base: str,
+        head: str | None = None,
+        base_head: str | None = None,
+        metric: str = 'mAP',
+    ) -> Answer:
+        return answer_gain(runs, Row(method, head), Row(base, base_head), metric)
 
     return render_template(
         f'conclusion_{paper}.md',

@@ -1,6 +1,7 @@
 """The comparisons of a claim: effects, verdicts and the words for them, from numbers made here."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,6 +81,40 @@ def test_one_place_of_mixed_sources_leaves_the_mean_without_a_size():
     assert decide_claim([own, mixed]).size is Size.MIXED and '†' in str(decide_claim([own, mixed]))
     assert decide_claim([own, lost]).size is Size.NOT_PRINTED  # not that of half of its places
     assert [each.size for each in decide_claim([own, mixed]).places] == [Size.SMALLER, Size.MIXED]
+
+
+def test_the_size_is_taken_where_the_paper_has_numbers():
+    own = printed_place(seeds(3.9, 4.0, 4.2), (90.1, 87.0), name='VOC')  # 3.03 ± .38, paper 3.1
+    ours = {name: Number(seeds(*values), 'ours', name, added=True) for name, values in PAIR.items()}
+    added = claim_above('ours', {'EM': ours['EM']}, {'AN': ours['AN']})
+    both = decide_claim([own, added])
+    assert (both.pooled, both.effect.mean) == (2, pytest.approx((3.0333 + 9) / 2, abs=1e-3))
+    assert both.size is Size.AS_LARGE and both.published == pytest.approx(3.1)
+    assert decide_claim([added]).size is Size.NOT_PRINTED
+
+
+PAIR = {'EM': (10.0, 10.1, 9.9), 'AN': (1.0, 1.1, 0.9)}
+
+
+def test_a_bound_is_no_effect_whose_size_compares():
+    place = printed_place(seeds(3.9, 4.0, 4.2), (95.0, 87.0))
+    (contrast,) = place.contrasts
+    bounded = replace(place, contrasts=[replace(contrast, bound=1.0)])
+    result = decide_claim([bounded])
+    assert result.size is result.places[0].size is Size.BOUNDED
+
+
+def test_what_decides_is_named_with_its_measure_where_there_are_several():
+    def place(metric, EM):
+        AN, LS, EM = (
+            Number(values, 'ours', (k, metric), metric=metric)
+            for k, values in enumerate((seeds(1, 1.1, 1.2), seeds(2, 2.1, 2.2), EM))
+        )
+        return claim_above(metric, {'EM': EM}, {'AN': AN, 'LS': LS})
+
+    by_class, by_sample = place('mAP@class', seeds(9, 9.1, 9)), place('mAP@sample', seeds(5, 5, 6))
+    assert decide_claim([by_class, by_sample]).between == 'against LS, mAP@sample'
+    assert decide_claim([printed_place(seeds(3, 4), (9, 8))]).between == ''
 
 
 def test_a_sign_is_on_average_only_where_no_place_decides():

@@ -153,13 +153,14 @@ def test_a_table_holds_what_the_runs_say(shared):
     assert '| +0.7 / **+8.0 ± 1.3** ▮▮▮▮▮▮▮▮ |' in text and '| 64.8 / **72.5 ± 2.2** |' in text
     assert 'VOC12: HML (Ours) → LS' in text
     part = table.loc['photos'].reset_index()
+    part = part[part.uncounted.isna()]
     wide = [
         part.pivot(index='row', columns='column', values=which).to_numpy()
         for which in ('published', 'ours')
     ]
     rho = f'{statistics.rank_correlation(*wide, repeats=10)[0]:+.2f}'.replace('-', '−')
     assert (
-        f'all columns together: {rho}; 6 are too few for an interval' in text
+        f'all columns together: {rho}; 5 are too few for an interval' in text
         and 'Data: voc12_animals, coco18' in text
         and 'search budget' in text
     )
@@ -557,6 +558,7 @@ def test_what_was_not_exercised_or_is_shown_twice_has_no_rank():
             'published': published,
             'ours': ours,
             'runs': f'{{"0": "{row}"}}',
+            'uncounted': '',
         } | more
 
     fair = [
@@ -575,8 +577,13 @@ def test_what_was_not_exercised_or_is_shown_twice_has_no_rank():
     assert agreement.describe_ranking(
         both.rename(columns={'runs': 'seeds'})
     ) == agreement.describe_ranking(plain)  # as in the csv file, which the tutorial reads
-    highest = [{'column': 'VOC', 'theirs': 'HML', 'ours': 'HML'}]
+    highest = [{'column': 'VOC', 'theirs': 'HML', 'ours': 'HML', 'idle': ''}]
     assert pages._leaders(both) == pages._leaders(plain) == highest
+    idle = pd.DataFrame([*fair, line('APL', 90.0, 60.0, state='not exercised')])
+    (leader,) = pages._leaders(idle)
+    assert (leader['theirs'], leader['idle']) == ('APL', ', not exercised here')
+    borrowed = pd.DataFrame([*fair, line('Ours', 10.0, 99.0, uncounted='other set-up')])
+    assert agreement.describe_ranking(borrowed) == agreement.describe_ranking(plain)
     assert ': +1.00, 95 % interval +1.00 to ' in agreement.describe_ranking(
         pd.DataFrame([line(f'loss {k}', 60.0 + k, 60.0 + k) for k in range(8)])
     )
