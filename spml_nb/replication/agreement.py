@@ -153,19 +153,24 @@ def source_agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.D
 
         - `Agreement`s or None: own (all papers, over their own baselines), sources (all that
           `_SOURCES` print over their own AN), one_another (methods that two sources print)
+        - apart_by_head: {whether both papers have the method on the same head: (number of these
+          gains, their mean distance)}
         - `Inside`s: proposed and reprinted, of the papers' own methods and of those that they
           compare with
         - matrix: as from `_agreement_matrix`
     """
     counted = comparable_gains(measured)
     pairs = sources.merge(sources, on=['loss', 'dataset'], suffixes=('', '_other'))
-    pairs = pairs[pairs.source < pairs.source_other]
+    pairs = pairs[pairs.source < pairs.source_other].dropna(subset=['published'])
+    apart = (pairs.published - pairs.published_other).abs()
+    by_head = apart.groupby(pairs['head'] == pairs['head_other'])
     return {
         'own': _measure_agreement(counted, 'method', ['panel'], 'published', 'like'),
         'sources': _measure_agreement(sources, 'loss', ['source', 'dataset'], 'published', 'ours'),
         'one_another': _measure_agreement(
             pairs, 'loss', ['source', 'source_other', 'dataset'], 'published', 'published_other'
         ),
+        'apart_by_head': {bool(same): (len(of_head), of_head.mean()) for same, of_head in by_head},
         'proposed': _count_inside(counted[counted.own]),
         'reprinted': _count_inside(counted[~counted.own]),
         'matrix': _agreement_matrix(sources, boards),
@@ -195,7 +200,7 @@ def empty_agreement() -> dict:
     """`source_agreement` without runs."""
     nothing = dict.fromkeys(('own', 'sources', 'one_another'))
     counts = dict.fromkeys(('proposed', 'reprinted'), Inside((), 0, 0, 0, 0))
-    return nothing | counts | {'matrix': pd.DataFrame()}
+    return nothing | counts | {'matrix': pd.DataFrame(), 'apart_by_head': {}}
 
 
 def _agreement_matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFrame:

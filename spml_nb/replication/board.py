@@ -469,9 +469,8 @@ class Leader:
 
     Attributes:
         gain: Over AN with a linear head, the mean over all photo sets.
-        second: The next method with runs on all sets, '' without one, with a remark if its micro-F1
-            is far lower.
-        lead: Over the second, None without one.
+        close: Other methods with runs on all sets that are not significantly below, the highest
+            mean first, each on its best head; with a remark if the micro-F1 is far lower.
         rivals: Methods with runs on fewer sets, at least half of them, whose difference is not
             significant there, with the same remark.
     """
@@ -479,8 +478,7 @@ class Leader:
     name: str
     head: str
     gain: Effect
-    second: str
-    lead: Effect | None
+    close: tuple[str, ...]
     rivals: tuple[str, ...]
 
 
@@ -551,8 +549,9 @@ def find_leaders(levels: dict, micro_f1: dict | None = None) -> Leaders | None:
 
 def _leader(ranked: list, levels: dict, micro_f1: dict) -> Leader:
     "The first of ranked (method, head) pairs, compared with the others."
-    first, *others = ranked
-    second = next((row for row in others if row[0] != first[0]), None)
+    first = ranked[0]
+    best_heads = {row[0]: row for row in reversed(ranked) if row[0] != first[0]}
+    others = sorted(best_heads.values(), key=ranked.index)
     heads = {head for _, head in ranked}
     sets = len(levels[first])
     on_fewer_sets = [
@@ -571,8 +570,7 @@ def _leader(ranked: list, levels: dict, micro_f1: dict) -> Leader:
         name=_name(*first),
         head=first[1],
         gain=_lead(levels, first, _PLAIN),
-        second=name_with_remark(second) if second else '',
-        lead=_lead(levels, first, second) if second else None,
+        close=tuple(name_with_remark(row) for row in others if _lead(levels, first, row).low <= 0),
         rivals=tuple(
             name_with_remark(row) for row in on_fewer_sets if _lead(levels, first, row).low <= 0
         ),

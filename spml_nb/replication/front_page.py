@@ -266,8 +266,8 @@ def _instead_of_ours(cell) -> str:
     return 'not exercised' if cell.exercised is False else ''
 
 
-# the methods whose gains the front page shows by the number of photos
-BY_PHOTOS = Row('hml', 'cosine'), Row('em', 'linear'), Row('llr', 'linear')
+# the best method on each head, whose gains the front page shows by the number of photos
+BY_PHOTOS = Row('hml', 'cosine'), Row('em', 'linear')
 
 
 def front_findings(
@@ -275,7 +275,7 @@ def front_findings(
     agreed: dict,
     observed: dict | None = None,
     uses: dict | None = None,
-    by_size: dict | None = None,
+    by_size: list[dict] | None = None,
     by_photos: Effect | None = None,
 ) -> str:
     """The findings as a Markdown list, one question a point; '' without runs.
@@ -291,22 +291,31 @@ def front_findings(
     if leading is None:
         return ''
     fields = agreement_fields(agreed)
-    rows = observed['rows'][:2] if observed else []
+    shown = observed if observed and observed['rows'] else {}
     changes = {
-        board.describe_method(row['loss'])['name']: observed['changes'][row['loss']] for row in rows
+        board.describe_method(row['loss'])['name']: shown['changes'][row['loss']]
+        for row in shown.get('rows', [])[:2]
     }
     return render_template(
         'findings.md',
         leading=leading,
         observed=changes,
-        told_apart=any(change.low > 0 or change.high < 0 for change in changes.values()),
+        mean_change=shown.get('mean_change'),
+        methods_observed=len(shown.get('changes', ())),
         uses=[(board.describe_method(loss)['name'], use) for loss, use in (uses or {}).items()],
-        seeds_observed=observed['seeds'] if rows else 0,
-        by_size=by_size or {},
+        seeds_observed=shown.get('seeds', 0),
+        by_size=by_size or [],
+        only_with_few=_leads_only_with_few(by_size or []),
         by_photos=by_photos,
         first_photos=FULL_PHOTOS,
         **fields,
     )
+
+
+def _leads_only_with_few(by_size: list[dict]) -> bool:
+    "Whether the first method is above the second with few photos of every set, not with most."
+    leads = [list(one['leads'].values()) for one in by_size]
+    return all(few.low > 0 >= many.low for few, many in leads) if leads else False
 
 
 BEGIN, END = '<!-- front:begin -->', '<!-- front:end -->'

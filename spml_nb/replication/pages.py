@@ -35,7 +35,7 @@ from .agreement import (
     source_agreement,
 )
 from .board import Leaders, find_leaders, method_levels, method_micro_f1
-from .experiments import budget, whole_network
+from .experiments import budget, clean_photos, whole_network
 from .front_page import front_gains
 from .published import PHOTOS_SUITE
 from .tables import (
@@ -562,6 +562,9 @@ def _board_fields(results: Results) -> dict:
         'summary': board.summarize_board(results.gains),
         'leading': results.leading,
         'without_clean': without_clean.read_without_clean(),
+        'half_alone': clean_photos.average_alone(
+            clean_photos.measure_gains(clean_photos.plan_runs(results.runs))
+        ),
         'names': {row['loss']: board.describe_method(row['loss']) for row in rows},
         'run_on': published.name_dataset,
     }

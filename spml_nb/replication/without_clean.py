@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..methods.core import find
-from ..statistics import Effect, Scores, format_signed, pool_effects
+from ..statistics import Effect, Scores, estimate_effect, format_signed, pool_effects
 from . import board, gains
 from .experiments import observed_choice
 from .experiments.observed_choice import CHOSEN_RULE, DATASETS, METHODS
@@ -71,20 +71,39 @@ def measure_changes(lines: pd.DataFrame) -> dict[str, Effect]:
     """The change in mAP of each method if observed labels choose its settings and epoch instead of
     clean ones, as a mean over the photo sets.
 
+    Two settings of one method err alike on a test image, and how much so is not recorded: intervals
+    are over seeds alone.
+
     Args:
         lines: As in `measure_gains`, with every photo set.
     """
+    return {
+        loss: pool_effects([estimate_effect(by_seed.to_numpy()) for by_seed in of_sets])
+        for loss, of_sets in _list_changes(lines).items()
+    }
+
+
+def average_changes(lines: pd.DataFrame) -> Effect:
+    """The mean of `measure_changes` over the methods, which share the seeds."""
+    changes = _list_changes(lines)
+    return pool_effects(
+        [
+            estimate_effect(pd.concat(of_methods, axis=1).mean(axis=1).to_numpy())
+            for of_methods in zip(*changes.values(), strict=True)
+        ]
+    )
+
+
+def _list_changes(lines: pd.DataFrame) -> dict[str, list[pd.Series]]:
+    "{method: its change by seed, for each photo set}."
     scores = _score_choices(lines)
     clean, observed = list(CHOICES)[:2]
     return {
-        loss: pool_effects(
-            [
-                gains.estimate_gain(
-                    scores[Setting(name, loss, observed)], scores[Setting(name, loss, clean)]
-                )
-                for name in DATASETS
-            ]
-        )
+        loss: [
+            scores[Setting(name, loss, observed)].by_seed
+            - scores[Setting(name, loss, clean)].by_seed
+            for name in DATASETS
+        ]
         for loss in METHODS
     }
 
@@ -113,13 +132,14 @@ def read_without_clean() -> dict:
 
     Returns:
         {'rows': [{'loss', 'effects' (one for each choice)}], 'changes' (as from `measure_changes`),
-        'choices' (names), 'sets', 'seeds' (numbers)}; no rows and no changes while a photo set
-        lacks runs.
+        'mean_change' (as from `average_changes`), 'choices' (names), 'sets', 'seeds' (numbers)}; no
+        rows and no changes while a photo set lacks runs.
     """
     lines = observed_choice.read_trials()
-    rows, changes = [], {}
+    rows, changes, mean_change = [], {}, None
     if set(lines.dataset) == set(DATASETS):
         changes = measure_changes(lines)
+        mean_change = average_changes(lines)
         rows = [
             {'loss': loss, 'effects': list(effects)}
             for loss, *effects in average_gains(measure_gains(lines)).itertuples()
@@ -127,6 +147,7 @@ def read_without_clean() -> dict:
     return {
         'rows': rows,
         'changes': changes,
+        'mean_change': mean_change,
         'choices': list(CHOICES),
         'sets': len(DATASETS),
         'seeds': lines.seed.nunique(),

@@ -365,17 +365,17 @@ def test_what_a_head_adds_is_told_apart_from_its_method(exact):  # noqa: F811
     assert found.sets == 2
     assert (found.above, found.below, found.open) == (('HML', 'EM'), ('WAN',), ('LS',))
     top, linear = found.top, found.linear
-    assert (top.name, top.head, top.second) == ('HML', 'cosine', 'EM')
-    assert (linear.name, linear.head, linear.second) == ('EM', 'linear', 'LS')
-    effects = (top.gain, found.due_to_head, top.lead, linear.gain)
+    assert (top.name, top.head, top.close) == ('HML', 'cosine', ())
+    assert (linear.name, linear.head, linear.close) == ('EM', 'linear', ())
+    effects = (top.gain, found.due_to_head, linear.gain)
     assert [(e.mean, e.half_width) for e in effects] == [
-        (pytest.approx(mean), pytest.approx(0)) for mean in (3, 1.4, 1, 2)
+        (pytest.approx(mean), pytest.approx(0)) for mean in (3, 1.4, 2)
     ]
 
 
 def test_a_leader_on_a_linear_head_owes_nothing_to_it(exact):  # noqa: F811
     found = board.find_leaders(levels(an_linear=50.0, em_linear=52.0, em_cosine=51.0))
-    assert (found.top.name, found.top.second, found.top.lead) == ('EM', '', None)
+    assert (found.top.name, found.top.close) == ('EM', ())
     assert found.due_to_head is None
     assert board.find_leaders(levels(em_linear=52.0)) is board.find_leaders({}) is None
     assert board.find_leaders(levels(an_linear=50.0)) is None
@@ -385,7 +385,24 @@ def test_a_method_that_ran_on_fewer_sets_may_be_as_good(exact):  # noqa: F811
     everywhere = levels(an_linear=50.0, hml_cosine=53.0, em_linear=52.0, an_cosine=51.0)
     for mean, rivals in ((54.0, ('WAN on the cosine head',)), (52.0, ())):
         found = board.find_leaders(everywhere | levels(('ccp',), wan_cosine=mean))
-        assert (found.top.name, found.top.second, found.top.rivals) == ('HML', 'EM', rivals)
+        assert (found.top.name, found.top.close, found.top.rivals) == ('HML', (), rivals)
+
+
+def test_all_that_are_not_told_apart_from_the_leader_are_named_once(exact):  # noqa: F811
+    found = board.find_leaders(
+        levels(
+            an_linear=50.0,
+            an_cosine=51.0,
+            em_linear=53.0,
+            em_cosine=53.0,
+            hml_cosine=53.0,
+            wan_linear=53.0,
+            ls_linear=51.0,
+        )
+    )
+    first, close = found.top.name, found.top.close
+    assert first not in close and len(close) == 2 and 'LS' not in close
+    assert (found.linear.name, found.linear.close) == ('EM', ('WAN',))
 
 
 def test_an_equal_that_names_labels_far_worse_is_called_so(exact):  # noqa: F811
@@ -397,10 +414,10 @@ def test_an_equal_that_names_labels_far_worse_is_called_so(exact):  # noqa: F811
         ('wan', 'cosine'): {'ccp': 47.5},
     }
     top = board.find_leaders(ranks, micro_f1).top
-    assert top.second == 'EM'
+    assert top.close == ('EM',)
     assert top.rivals == ('WAN on the cosine head (micro-F1 12.5 points lower)',)
     micro_f1['em', 'linear']['ccp'] = 47.0
-    assert board.find_leaders(ranks, micro_f1).top.second == 'EM (micro-F1 8.5 points lower)'
+    assert board.find_leaders(ranks, micro_f1).top.close == ('EM (micro-F1 8.5 points lower)',)
 
 
 @pytest.mark.skipif(not (ROOT / 'outputs' / 'runs.csv').is_file(), reason='no table of record')

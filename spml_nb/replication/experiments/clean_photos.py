@@ -212,6 +212,24 @@ def average_uses(record: pd.DataFrame) -> dict[str, UsesOfPhotos]:
     return uses
 
 
+def average_alone(measured: pd.DataFrame) -> Effect | None:
+    """What binary cross-entropy gains over plain AN on half of the fully labelled validation photos
+    alone, while the other half chooses: the mean over all sets of photos, None while one lacks it.
+
+    Args:
+        measured: as from `measure_gains`.
+    """
+    if not len(measured):
+        return None
+    alone = measured[
+        (measured.use == Use.ALONE)
+        & (measured['head'] == 'linear')
+        & (measured.baseline == gains.PLAIN_HEAD)
+        & measured.gain.notna()
+    ]
+    return pool_effects(list(alone.effect)) if set(alone.dataset) == set(DATASETS) else None
+
+
 def write_clean_photos(record: pd.DataFrame) -> list[Path]:
     """Write `clean_photos.csv` and `clean_photos.md` in the setting `outputs`, of the sets whose
     validation photos were trained on.

@@ -185,35 +185,44 @@ def measure_rejection(record: pd.DataFrame) -> pd.Series:
     return share.groupby([runs.dataset, runs.photos], sort=False).mean().dropna()
 
 
-def compare_sizes(measured: pd.DataFrame, rows: Iterable[Row]) -> dict[str, Any]:
-    """What methods gain over plain AN with few, some and many photos of a set.
+def compare_sizes(measured: pd.DataFrame, rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """What methods gain over plain AN with few and with many photos of each set.
 
     Args:
         measured: as from `measure_gains`.
-        rows: some of `METHODS`.
+        rows: two of `METHODS` or more.
 
     Returns:
-        {'dataset': the first set with the runs of its fewest photos, of four times as many and of
-        the most; 'names' of the rows; 'gains': {photos: `Effect`s of the rows}}; {} if there is no
-        such set.
+        For each set with the runs of its fewest photos and of the most: {'dataset', 'names' of the
+        rows, 'gains': {photos: `Effect`s of the rows}, 'leads': {photos: `Effect` of the first row
+        over the second}}.
     """
     if not len(measured):
-        return {}
+        return []
     rows = list(rows)
     of_plain = measured[(measured.baseline == gains.PLAIN_HEAD) & measured.gain.notna()]
-    effects = of_plain.set_index([*Place._fields]).effect
+    of_plain = of_plain.set_index([*Place._fields])
+    compared = []
     for dataset in DATASETS:
-        few, _, some, *_, many = list_photo_counts(dataset)
-        if {few, some, many} <= set(of_plain.photos[of_plain.dataset == dataset]):
-            return {
+        few, *_, many = list_photo_counts(dataset)
+        places = {
+            n: [Place(dataset, n, row.loss, row.head, row.labels) for row in rows]
+            for n in (few, many)
+        }
+        if not all(place in of_plain.index for of_size in places.values() for place in of_size):
+            continue
+        compared.append(
+            {
                 'dataset': dataset,
                 'names': [name_method(row) for row in rows],
-                'gains': {
-                    n: [effects[dataset, n, row.loss, row.head, row.labels] for row in rows]
-                    for n in (few, some, many)
+                'gains': {n: list(of_plain.effect[of_size]) for n, of_size in places.items()},
+                'leads': {
+                    n: gains.estimate_gain(*of_plain.scores[of_size[:2]])
+                    for n, of_size in places.items()
                 },
             }
-    return {}
+        )
+    return compared
 
 
 def _tabulate_gains(measured: pd.DataFrame, dataset: str) -> list[list[str]]:
