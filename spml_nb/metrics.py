@@ -237,7 +237,7 @@ def mean_average_precision(
         unknown: see `average_precision`.
 
     Returns:
-        In [0, 100]; NaN if there are positives but no AP is defined for want of negatives.
+        In [0, 100]; NaN if no AP is defined for want of negatives.
 
     Raises:
         SpmlError: see `average_precision`; with 'skip' also if no target is positive.
@@ -246,7 +246,8 @@ def mean_average_precision(
     """
     result = average_precision(scores, targets, axis, empty, unknown)
     result = result[~np.isnan(result)]
-    if not len(result) and not (as_numeric_matrix(targets, 'targets') > 0).any():
+    is_empty = not (as_numeric_matrix(targets, 'targets') > 0).any()
+    if not len(result) and empty == 'skip' and is_empty:
         raise SpmlError(
             "no target is positive, so with empty='skip' there is nothing to average over. Check "
             'the targets.'

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PRIOR_COUNT', 'MEASURES', 'predict_logits', 'selection_targets', 'classes_seen_in_training', 'is_selection_observed',
            'explain_observed_selection', 'mean_ap', 'observed_auc', 'shrunk_mean', 'score_by_rule', 'EpochChoice',
-           'score_finished_run', 'threshold_basis', 'scores_by_observed', 'scoring_labels']
+           'score_finished_run', 'threshold_basis', 'choose_threshold', 'scores_by_observed', 'scoring_labels']
 
 # %% ../../nbs/training/selection.ipynb #8c08823c
 from collections.abc import Sequence
@@ -69,7 +69,8 @@ def selection_targets(task: Task, selection: str) -> dict[str, tuple[np.ndarray,
     Returns:
         {rule: (labels, classes)} for `score_by_rule`: (N_val, C) int8 in {1, 0, −1}, and (C,) bool,
         the classes with a positive in training. 'val_clean' is followed by 'val_observed', and
-        replaced by it where `is_selection_observed`.
+        replaced by it where `is_selection_observed`. A rule by which every epoch would have the
+        same score is left out, and if it is the first, 'last' replaces all.
     """
     seen = classes_seen_in_training(task)
     if not len(task.val):
@@ -79,8 +80,16 @@ def selection_targets(task: Task, selection: str) -> dict[str, tuple[np.ndarray,
         return {'last': clean}
     observed = (_assume_rest_negative(task.observed_val), (task.observed > 0).any(0))
     if is_selection_observed(task, selection):
-        return {'val_observed': observed}
-    return {'val_clean': clean, 'val_observed': observed}
+        rules = {'val_observed': observed}
+    else:
+        rules = {'val_clean': clean, 'val_observed': observed}
+    able = {rule: targets for rule, targets in rules.items() if _can_select(*targets)}
+    return able if next(iter(rules)) in able else {'last': clean}
+
+
+def _can_select(labels: np.ndarray, classes: np.ndarray) -> bool:
+    "Whether a class that counts has positives and negatives, without which no score can change."
+    return bool(((labels > 0).any(0) & (labels < 0).any(0) & classes).any())
 
 
 def _assume_rest_negative(observed: np.ndarray) -> np.ndarray:
@@ -294,7 +303,7 @@ def score_finished_run(
         map_definition, selection: as in `Config`.
 
     Returns:
-        selected_by: the score that selected the epoch: 'clean_map', 'observed_auc' or 'last'.
+        selected_by: what selected the epoch: 'clean_map', 'observed_auc' or 'last'.
         observed_val_auc, observed_val_map: with 'observed_auc', against the observed labels.
         val_truth, test_truth: as from `labels.choose_score_targets`.
         val_left_out, test_left_out: number of unknown labels, which no score counts.
@@ -305,8 +314,8 @@ def score_finished_run(
         test_ap: C values, 0 for a class without positives.
         observed_test_auc: if the test split has observed labels only.
         threshold: the probability that maximises micro-F1 on the validation photos with known
-            negatives; with fewer than 20 of them `metrics.positive_threshold`, without validation
-            0.5.
+            negatives; with fewer than 20 of them, or if no class has positives there too,
+            `metrics.positive_threshold`; without validation 0.5.
         val_labels_a_photo and others: `count_predicted_labels` on validation, unless true labels
         select.
         val_micro_f1, val_macro_f1, test_micro_f1, test_macro_f1: with `threshold`; with the suffix
@@ -318,7 +327,7 @@ def score_finished_run(
     """
     rule = next(iter(selection_targets(task, selection)))
     # for validation, the trainer has warned already
-    quiet = ['val'] if is_selection_observed(task, selection) else []
+    quiet = ['val'] if rule == 'val_observed' else []
     rows = {part: getattr(task, part) for part in logits}
     true, truth = scoring_labels(task.data, rows, quiet)
     scores = {'map_definition': map_definition, 'selected_by': _SELECTED_BY[rule]}
@@ -332,7 +341,7 @@ def score_finished_run(
     for part, values in logits.items():
         scores[f'{part}_map'] = mean_ap(values, true[part], map_definition)
         scores[f'{part}_map_seen'] = mean_ap(values, true[part], map_definition, classes)
-    threshold = _threshold(logits, task, selection)
+    threshold = choose_threshold(logits, task, selection)
     scores['threshold'] = threshold
     if 'val' in logits:
         scores |= _validation_scores(logits['val'], true['val'], threshold)
@@ -358,20 +367,33 @@ def threshold_basis(
         (n, C) probabilities; (n, C) labels in {1, 0, −1}; whether −1 means a known negative, not an
         assumed one. None without positives in validation.
     """
-    rule, (target, _) = next(iter(selection_targets(task, selection).items()))
-    if 'val' not in logits or not (target > 0).any():
+    if 'val' not in logits:
+        return None
+    # 'last' says which epoch is kept, and not which labels are known
+    observed = is_selection_observed(task, 'val_clean' if selection == 'last' else selection)
+    if observed:
+        target = _assume_rest_negative(task.observed_val)
+    else:
+        target = _scoring_targets(task.data.labels[task.val], classes_seen_in_training(task))
+    if not (target > 0).any():
         return None
     p = torch.sigmoid(logits['val'].cpu().double())
-    if rule == 'val_observed':
-        judged = (task.observed_val < 0).any(1)
-        if judged.sum() < _MIN_JUDGED or not (target[judged] > 0).any():
-            return p, target, False
-        p, target = p[torch.from_numpy(judged)], target[judged]
-    return p, target, True
+    if not observed:
+        return p, target, True
+    judged = (task.observed_val < 0).any(1)
+    known = target[judged]
+    is_measurable = bool(((known > 0).any(0) & (known < 0).any(0)).any())
+    if judged.sum() < _MIN_JUDGED or not is_measurable:
+        return p, target, False
+    return p[torch.from_numpy(judged)], known, True
 
 
-def _threshold(logits: dict[str, Tensor], task: Task, selection: str) -> float:
-    "The threshold on the probability, as described in `score_finished_run`."
+def choose_threshold(logits: dict[str, Tensor], task: Task, selection: str) -> float:
+    """Choose the threshold on the probability, as described in `score_finished_run`.
+
+    Args:
+        logits, task, selection: as there.
+    """
     basis = threshold_basis(logits, task, selection)
     if basis is None:
         return 0.5
@@ -408,7 +430,7 @@ def scores_by_observed(logits: dict[str, Tensor], task: Task, map_definition: st
         observed_test_map, observed_test_micro_f1, observed_test_macro_f1: against true labels.
     """
     scores = _against_observed(logits['val'], task, map_definition)
-    threshold = _threshold(logits, task, 'val_observed')
+    threshold = choose_threshold(logits, task, 'val_observed')
     scores['observed_threshold'] = threshold
     if 'test' in logits:
         true, _ = labels.choose_score_targets(task.data.labels[task.test])

@@ -445,7 +445,7 @@ class Trainer:
         self.method.load_state_dict(best['method'])
 
     def warn(self):
-        "Warn of shared photos, slow precision, and validation labels that cannot select the epoch."
+        "Warn of shared photos, slow precision, and validation labels that select the epoch badly."
         if shared := describe_shared_photos(self.task.data):
             warn(shared)
         if self.config.precision == 'fp16' and self.device.type == 'cpu':
@@ -453,7 +453,17 @@ class Trainer:
                 'precision: fp16 is several times slower on a CPU than bf16 or float32. Choose one '
                 'of these.'
             )
-        if self.config.selection == 'val_clean' and (why := explain_observed_selection(self.task)):
+        is_last = next(iter(self.targets)) == 'last' != self.config.selection
+        if is_last and len(self.task.val):
+            warn(
+                f'{self.task.data.name}: the validation images cannot choose an epoch, as every '
+                'epoch would have the same score: no label of the training images is on some of '
+                'them and not on others. So the last epoch is kept, as with selection: last. Add '
+                'validation images that differ in these labels.'
+            )
+        elif self.config.selection == 'val_clean' and (
+            why := explain_observed_selection(self.task)
+        ):
             warn(
                 f'{self.task.data.name}: {why}, so the epoch and the threshold are chosen by '
                 'observed labels, as with selection: val_observed: the epoch by the ROC-AUC of '

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..base import settings
-from ..base.errors import SpmlError, require_one_of
+from ..base.errors import SpmlError, require_one_of, warn
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
@@ -39,7 +39,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
         max_iter: maximum number of epochs.
         early_stopping: hold out some rows, keep the epoch that scores best on them, and choose the
             threshold of `predict` on them. Otherwise the last epoch is kept, and the threshold is
-            0.5.
+            0.5. Too few positives for this keep the last epoch as well, with a warning.
         validation_fraction: the share of the rows to hold out, in (0, 1); ignored if `fit` gets
             validation data.
         n_iter_no_change: stop after so many epochs without a better score; 0: never.
@@ -122,11 +122,11 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
             y: (N, C), 1 for a positive, 0 for unknown, −1 for a negative. Without
                 any −1, 0 is unknown: give complete targets in {0, 1} as `2 * y - 1`.
             X_val: (M, D) features that choose epoch and threshold, instead of some rows of X.
-            y_val: (M, C) their labels, as in y.
+            y_val: (M, C) their labels, as in y; columns with names may be in another order.
 
         Raises:
-            SpmlError: for labels of another type or shape, without a positive, or for a method that
-                needs more than features and labels.
+            SpmlError: for labels of another type, shape or columns, without a positive, or for a
+                method that needs more than features and labels.
         """
         features = validate_data(self, X, dtype=np.float32, ensure_min_samples=2)
         observed = self._observed(y, len(features))
@@ -134,15 +134,13 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         if X_val is not None:
             held_out = validate_data(self, X_val, dtype=np.float32, reset=False)
-            labels = self._observed(y_val, len(held_out), observed.shape[1])
+            labels = self._observed(self._order_columns(y_val), len(held_out), observed.shape[1])
             val = len(features) + np.arange(len(held_out))
             train = np.arange(len(features))
             features = np.concatenate([features, held_out])
             observed = np.concatenate([observed, labels])
         elif self.early_stopping:
-            from ..data.labels import split_rows
-
-            train, val = split_rows(len(features), self.validation_fraction, seed)
+            train, val = _hold_out(observed > 0, self.validation_fraction, seed)
         else:
             train, val = np.arange(len(features)), np.arange(0)
         with torch.random.fork_rng(devices=[]):
@@ -171,6 +169,23 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
             )
         return labels.astype(np.int8)
 
+    def _order_columns(self, y: Any) -> Any:
+        "y with its columns as in `classes_`; as it is if it, or the y of `fit`, has no names."
+        names, classes = list(getattr(y, 'columns', ())), self.classes_.tolist()
+        lacking = [name for name in classes if name not in names]
+        besides = [name for name in names if name not in classes]
+        is_numbered = classes == list(range(len(classes)))
+        if not names or names == classes or (is_numbered and (lacking or besides)):
+            return y
+        if lacking or besides:
+            problems = [f'lacks {lacking[:5]}'] * bool(lacking)
+            problems += [f'has {besides[:5]} besides'] * bool(besides)
+            raise SpmlError(
+                f'y {" and ".join(problems)}. Give the {len(classes)} columns that y has in fit, '
+                f'in any order: {classes[:20]}.'
+            )
+        return y[classes]
+
     def _train(
         self, X: np.ndarray, observed: np.ndarray, train: np.ndarray, val: np.ndarray, seed: int
     ) -> None:
@@ -181,7 +196,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
         from ..runs.config import Config, resolve
         from ..training.batches import FeatureSource
         from ..training.schedule import plan_stages
-        from ..training.selection import predict_logits, score_finished_run
+        from ..training.selection import choose_threshold, predict_logits
 
         self._refuse_other_methods(core.find(self.method))
         task = _task_in_memory(observed, train, val)
@@ -220,7 +235,7 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
         self.threshold_ = 0.5
         if len(val):
             logits = {'val': predict_logits(self.head_, self.method_, source, val)}
-            self.threshold_ = score_finished_run(logits, task)['threshold']
+            self.threshold_ = choose_threshold(logits, task, config.selection)
 
     def _train_stage(
         self, stage: 'Stage', config: Any, task: 'Task', source: 'FeatureSource'
@@ -234,6 +249,13 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
         )
 
         rule, (labels, classes) = next(iter(selection_targets(task, config.selection).items()))
+        if rule == 'last' and len(task.val):
+            warn(
+                f'the {len(task.val)} validation rows cannot choose an epoch, as every epoch would '
+                'have the same score: no class with a positive in training is positive in some of '
+                'these rows and not in others. So the last epoch is kept. Label more rows, or give '
+                'X_val and y_val with such a class.'
+            )
         choice = EpochChoice(rule, stage.patience, config.stop_below)
         head, method = self.head_, self.method_
         method.epochs = stage.epochs
@@ -323,18 +345,49 @@ class SinglePositiveClassifier(ClassifierMixin, BaseEstimator):
         Args:
             X: (N, D).
             y: (N, C). If it has any −1, 0 is unknown and ignored; else 0 is absent, as in complete
-                targets.
+                targets. Columns with names may be in another order than in `fit`.
             sample_weight: not supported; required by scikit-learn.
+
+        Raises:
+            SpmlError: for labels of another type, shape or columns, or with `sample_weight`.
         """
         from ..metrics import average_precision
 
         if sample_weight is not None:
             raise SpmlError('score takes no sample_weight: leave it out.')
         scores = self.decision_function(X)
-        labels = self._observed(y, len(scores), scores.shape[1])
+        labels = self._observed(self._order_columns(y), len(scores), scores.shape[1])
         precisions = average_precision(scores, labels, empty='skip')
         precisions = precisions[~np.isnan(precisions)]
         return float(precisions.mean()) if len(precisions) else math.nan
+
+
+def _hold_out(positive: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Split rows into (train, val), by `split_rows` if validation can then choose an epoch.
+
+    Otherwise the fraction is drawn of each kind of row, and one at least: rows with the class that
+    is nearest to half of them, of which one at least also trains, others with a positive, and
+    others without.
+
+    Args:
+        positive: (N, C) bool.
+        fraction, seed: as for `split_rows`.
+    """
+    from ..data.labels import split_rows
+
+    train, val = split_rows(len(positive), fraction, seed)
+    if (positive[train].any(0) & positive[val].any(0) & ~positive[val].all(0)).any():
+        return train, val
+    random = np.random.RandomState(seed)
+    counts = positive.sum(0)
+    common = positive[:, np.minimum(counts, len(positive) - counts).argmax()]
+    others = positive.any(1) & ~common
+    held_out = np.zeros(len(positive), bool)
+    for kind in (common, others, ~common & ~others):
+        rows = random.permutation(np.flatnonzero(kind))
+        size = max(round(fraction * len(rows)), 1)
+        held_out[rows[: min(size, len(rows) - 1) if kind is common else size]] = True
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
 def _task_in_memory(observed: np.ndarray, train: np.ndarray, val: np.ndarray) -> 'Task':

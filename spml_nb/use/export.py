@@ -122,9 +122,7 @@ def _are_thresholds(thresholds: list | None, classes: int) -> bool:
     if thresholds is None:
         return True
     are_numbers = isinstance(thresholds, list) and all(isinstance(t, float) for t in thresholds)
-    return (
-        are_numbers and len(thresholds) == classes and 0 <= min(thresholds) <= max(thresholds) <= 1
-    )
+    return are_numbers and len(thresholds) == classes and all(0 <= t <= 1 for t in thresholds)
 
 
 def _are_three(values: list) -> bool:

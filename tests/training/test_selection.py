@@ -14,13 +14,16 @@ from scipy.special import expit
 from sklearn.metrics import f1_score, roc_auc_score
 
 from spml_nb import metrics, runs, training
+from spml_nb.data import Dataset
 from spml_nb.training import selection
 from spml_nb.training.selection import (
     EpochChoice,
     classes_seen_in_training,
     mean_ap,
+    score_finished_run,
     selection_targets,
 )
+from spml_nb.training.task import Task
 
 
 @pytest.fixture
@@ -319,6 +322,105 @@ def test_without_a_class_that_can_be_measured_observed_labels_choose(folder):
     with pytest.warns(UserWarning, match='chosen by observed labels'):
         result = training.train(config(folder, regime='linear', labels='full'))
     assert result.curves.val_map.notna().all() and (result.folder / 'DONE').is_file()
+
+
+def as_task(train, val, observed_val=None):
+    "A task of labels alone; unset, all of those of validation are observed."
+    n = len(train) + len(val)
+    rows = np.arange(n)
+    data = Dataset(
+        'drawn',
+        np.zeros((n, 1, 1, 3), np.uint8),
+        np.concatenate([train, val]).astype(np.int8),
+        [str(c) for c in range(val.shape[1])],
+        np.repeat(['train', 'val'], [len(train), len(val)]),
+    )
+    observed = data.labels[len(train) :] if observed_val is None else observed_val
+    train, val = np.split(rows, [len(train)])
+    return Task(data, train, val, rows[:0], data.labels[train], observed)
+
+
+@pytest.mark.parametrize('rule', ['val_clean', 'val_observed', 'last'])
+@pytest.mark.filterwarnings('ignore:drawn')
+def test_no_pattern_of_unknown_labels_keeps_a_trained_run_from_its_scores(monkeypatch, rule):
+    monkeypatch.setattr(selection, '_MIN_JUDGED', 3)
+    random = np.random.default_rng(0)
+    for _ in range(500):
+        rates = random.dirichlet([0.5] * 3, size=3)
+        drawn = np.stack([random.choice([-1, 0, 1], size=9, p=p) for p in rates], 1)
+        task = as_task(drawn[:3], drawn[3:])
+        logits = torch.from_numpy(random.normal(size=(6, 3)))
+        for definition in ('cole', 'two_way'):
+            scores = score_finished_run({'val': logits}, task, definition, rule)
+            assert 0 < scores['threshold'] < 1
+
+
+def test_negatives_of_one_class_without_positives_do_not_lose_a_trained_run(folder):
+    "Where red is 0, all else is 1 or empty, so that no photo with a negative can measure F1."
+    table = pd.read_csv(folder / 'labels.csv')['labels'].str.get_dummies()
+    table = table.astype(str).replace('0', '')
+    table.loc[(table.index >= 16) & (table.red == ''), 'red'] = '0'  # 21 of 46 photos of val
+    table.loc[17, 'blue'] = ''
+    table.insert(0, 'image', [f'{i:03}.png' for i in range(60)])
+    table['split'] = np.repeat(['train', 'val', 'test'], [12, 46, 2])
+    table.to_csv(folder / 'labels.csv', index=False)
+    given = config(folder, labels='full', regime='linear')
+    with pytest.warns(UserWarning, match='chosen by observed labels'):
+        result = training.train(given)
+    p = expit(result.logits['val'].astype(float))
+    expected = metrics.positive_threshold(p, training.make_task(given).observed_val)
+    assert result.scores['threshold'] == pytest.approx(expected)
+
+
+@pytest.mark.filterwarnings('ignore:drawn')
+def test_the_threshold_is_the_same_when_the_last_epoch_is_kept():
+    "`last` says which epoch is kept, and nothing of how many labels are known."
+    random = np.random.default_rng(0)
+    true = np.where(random.random((80, 4)) < 0.4, 1, -1)
+    logits = torch.from_numpy(random.normal(size=true.shape) + 1.5 * true - 1)
+    observed = np.where((true > 0) & (random.random(true.shape) < 0.5), 1, 0)
+    few = np.where(np.arange(80)[:, None] < 5, true, observed)
+    for labels in (true, observed, few):
+        kept, chosen = (
+            score_finished_run({'val': logits}, as_task(true, labels), selection=rule)['threshold']
+            for rule in ('last', 'val_clean')
+        )
+        assert kept == chosen
+    assert kept == pytest.approx(metrics.positive_threshold(expit(logits.numpy()), observed))
+
+
+def one_class_in_validation(folder):
+    table = pd.read_csv(folder / 'labels.csv')
+    table['split'] = np.repeat(['train', 'val', 'test'], [36, 12, 12])
+    table.loc[table.split == 'val', 'labels'] = 'red'
+    table.to_csv(folder / 'labels.csv', index=False)
+
+
+def kept_epoch(run):
+    return run.scores['selected_by'], run.scores['best_epoch'], len(run.curves)
+
+
+@pytest.mark.parametrize('rule', ['val_clean', 'val_observed'])
+def test_validation_on_which_every_epoch_scores_alike_keeps_the_last_and_says_so(folder, rule):
+    "The first epoch would be kept, whatever the others learn."
+    one_class_in_validation(folder)
+    given = config(folder, selection=rule, regime='linear', epochs=3, patience=1)
+    with pytest.warns(
+        UserWarning, match='the validation images cannot choose an epoch.*differ in these'
+    ):
+        result = training.train(given)
+    assert kept_epoch(result) == ('last', 3, 3)
+
+
+def test_observed_labels_that_choose_no_epoch_choose_none(folder):
+    given = {'regime': 'linear', 'epochs': 3, 'patience': 1}
+    task = training.make_task(config(folder))
+    task = replace(task, observed_val=np.zeros_like(task.observed_val))
+    with pytest.warns(UserWarning, match='the validation images cannot choose an epoch'):
+        result = training.train(config(folder, selection='val_observed', **given), task=task)
+    assert kept_epoch(result) == ('last', 3, 3)
+    scores = training.train(config(folder, **given), task=task).scores
+    assert scores['selected_by'] == 'clean_map' and 'observed_best_epoch' not in scores
 
 
 def test_the_mean_without_any_class_is_no_number():

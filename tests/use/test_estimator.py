@@ -4,6 +4,7 @@ import doctest
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from spml_nb import metrics, models, training
-from spml_nb.base.errors import SpmlError
+from spml_nb.base.errors import SpmlError, SpmlWarning
 from spml_nb.methods.core import find, names
 from spml_nb.models import heads
 from spml_nb.runs.config import Config
@@ -124,6 +125,45 @@ def test_negatives_and_names_of_columns_are_taken(drawn):
     assert (classifier.method_.z == -1).any()
 
 
+def test_columns_are_found_by_name_in_any_order(drawn):
+    X, true, observed = drawn
+    y, y_val = (pd.DataFrame(labels, columns=list('vwxyz')) for labels in (observed, true))
+
+    def fit(y_val):
+        return make().fit(X[:400], y[:400], X_val=X[400:], y_val=y_val)
+
+    turned = list('zxvyw')
+    classifier, same = fit(y_val[400:]), fit(y_val.loc[400:, turned])
+    assert same.threshold_ == classifier.threshold_
+    assert same.validation_scores_ == classifier.validation_scores_
+    expected = classifier.score(X, true)
+    for given in (y_val, y_val[turned], y_val.to_numpy()):
+        assert classifier.score(X, given) == expected
+    numbered = make().fit(X, observed)
+    for given in (true, y_val, pd.DataFrame(true)[[3, 0, 1, 4, 2]]):
+        assert numbered.score(X, given) == numbered.score(X, true)
+
+
+def test_other_columns_than_in_fit_are_refused(drawn):
+    X, true, observed = drawn
+    y = pd.DataFrame(observed, columns=list('vwxyz'))
+    classifier = make(max_iter=1).fit(pd.DataFrame(X).add_prefix('f'), y)
+    features = pd.DataFrame(X).add_prefix('f')
+    for other, message in (
+        (y.rename(columns={'v': 'u'}), r"lacks \['v'\] and has \['u'\] besides"),
+        (y.drop(columns='x'), r"lacks \['x'\]\. "),
+        (y.assign(u=0), r"has \['u'\] besides"),
+    ):
+        with pytest.raises(SpmlError, match=message):
+            classifier.score(features, other)
+        with pytest.raises(SpmlError, match=message):
+            make().fit(X, y, X_val=X, y_val=other)
+    turned = features[features.columns[::-1]]
+    for use in (classifier.predict, lambda X: make().fit(features, y, X_val=X, y_val=true)):
+        with pytest.raises(ValueError, match='same order'):
+            use(turned)
+
+
 def test_given_rows_choose_the_epoch_and_none_is_held_out(drawn):
     X, true, observed = drawn
     classifier = make().fit(X[:300], observed[:300], X_val=X[300:400], y_val=true[300:400])
@@ -132,6 +172,54 @@ def test_given_rows_choose_the_epoch_and_none_is_held_out(drawn):
     score = metrics.mean_average_precision(logits, true[300:400])
     assert score == pytest.approx(max(classifier.validation_scores_))
     assert len(make().fit(X, observed).method_.z) == 480
+
+
+def sparse(drawn, seed, labelled=10):
+    "400 rows of features, and labels of which `labelled` rows have a positive at most."
+    X, _, observed = drawn
+    y = np.zeros_like(observed[:400])
+    rows = np.random.default_rng(seed).choice(400, labelled, replace=False)
+    y[rows] = observed[rows]
+    return X[:400], y
+
+
+@pytest.mark.parametrize('seed', range(6))
+def test_few_positives_still_choose_the_epoch(drawn, seed):
+    "A plain draw holds out none of them in every other case."
+    X, y = sparse(drawn, seed)
+    classifier = make(random_state=seed).fit(X, y)
+    assert np.isfinite(classifier.validation_scores_).all()
+    assert len(np.unique(classifier.validation_scores_)) > 1
+    assert 0.75 * 400 < len(classifier.method_.z) < 0.85 * 400
+
+
+def test_rows_that_cannot_choose_an_epoch_keep_the_last_and_say_so(drawn):
+    "Every epoch would have the same score, and the first one, hardly trained, would be kept."
+    X, _, observed = drawn
+    y = np.zeros_like(observed)
+    y[:2, 0] = 1
+    for seed in range(4):
+        assert np.isfinite(make(random_state=seed).fit(X, y).validation_scores_).all()
+    y[0] = 0
+    patient = {'n_iter_no_change': 2}
+    for seed in range(4):
+        with pytest.warns(SpmlWarning, match='cannot choose an epoch.*the last epoch is kept'):
+            classifier = make(random_state=seed, **patient).fit(X, y)
+        assert classifier.best_iter_ == classifier.n_iter_ == 15
+    ones = np.ones((50, 5), int)
+    for y_val in (0 * ones, ones):
+        with pytest.warns(SpmlWarning, match='the 50 validation rows cannot choose an epoch'):
+            classifier = make(**patient).fit(X, observed, X_val=X[:50], y_val=y_val)
+        assert classifier.best_iter_ == 15
+
+
+def test_a_small_fit_holds_out_rows_with_and_without_its_class(drawn):
+    X = drawn[0][:20]
+    y = np.repeat([1, 0], [17, 3])[:, None]
+    for seed in range(8):
+        with warnings.catch_warnings():
+            warnings.simplefilter('error', SpmlWarning)
+            make(random_state=seed).fit(X, y)
 
 
 def test_without_early_stopping_the_last_epoch_is_kept(drawn):

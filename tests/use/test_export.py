@@ -271,6 +271,7 @@ def changed_file(file, tmp_path, drop=(), tensors=None, text=None, **changes):
         ({'std': [1.0]}, 'missing or invalid'),
         ({'class_thresholds': [0.5]}, r'invalid \(class_thresholds\)'),
         ({'class_thresholds': [0.5, 0.5, 1.5]}, 'missing or invalid'),
+        ({'class_thresholds': [0.5, float('nan'), 0.5]}, 'missing or invalid'),
         ({'class_thresholds': 0.5}, 'missing or invalid'),
         ({'mean': ['a', 'b', 'c']}, 'missing or invalid'),
         ({'backbone': 'resnet_nothing'}, "do not fit .unknown backbone 'resnet_nothing'"),
