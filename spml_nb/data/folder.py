@@ -521,6 +521,25 @@ def split_by_row(data: Dataset) -> Dataset:
     return replace(data, split=split, drawn=())
 
 
+def split_by_name(data: Dataset, folder: Path, parts: tuple[str, ...]) -> Dataset:
+    """Draw parts of a folder by name, as if its column `split` did not assign them.
+
+    Args:
+        data: As from `read_folder`.
+        folder: The folder.
+        parts: ('val',) or ('test', 'val').
+
+    Raises:
+        SpmlError: If there are too few photos.
+    """
+    names = [os.path.relpath(photo, folder / 'images') for photo in data.images]
+    draw_by = [group or name for group, name in zip(data.groups or names, names, strict=True)]
+    split = np.where(np.isin(data.split, parts), 'train', data.split)
+    for part in parts:
+        split[_draw_part(part, split, draw_by, data.name)] = part
+    return replace(data, split=split, drawn=parts)
+
+
 def explain_split(data: Dataset, seen: str) -> str:
     """Explain that a run's data differ only in the split, which earlier versions drew by row.
 

@@ -81,7 +81,8 @@ def load(
 ) -> Dataset:
     """Load a data set by name, or from a folder with images/ and labels.csv.
 
-    Warns of classes without a positive (in training), and of probable mistakes in a folder's table.
+    Warns of classes without a positive (in training), of groups in different parts, and of probable
+    mistakes in a folder's table.
 
     Args:
         name_or_folder: One of `names()`, or a folder; a Path is always a folder. A relative one is
@@ -103,6 +104,7 @@ def load(
     data = _choose_classes(data, min_positives, exclude)
     if not scored:
         _warn_of_unlearnable(data)
+        _warn_of_crossing_groups(data)
     return data
 
 
@@ -140,3 +142,18 @@ def _warn_of_unlearnable(data):
                 'the mean AP where photos have it, but not in the choice of the epoch. Add photos '
                 f'of it, or leave it out: remove its column, or `{option}`.'
             )
+
+
+def _warn_of_crossing_groups(data):
+    parts_of = {}
+    for group, part in zip(data.groups or (), data.split, strict=False):
+        parts_of.setdefault(group, set()).add(part)
+    crossing = [group for group, parts in parts_of.items() if group and len(parts) > 1]
+    if crossing:
+        groups = '1 group' if len(crossing) == 1 else f'{len(crossing):,} groups'
+        warn(
+            f'{data.name}: photos of a group are in different parts, which makes scores too high: '
+            f'{groups}, {join_items(sorted(crossing), 5)}. Give all photos of a group the same '
+            'part in the column `split`, or remove that column and let '
+            '`spml data FOLDER --split` draw it.'
+        )

@@ -3,6 +3,7 @@
 import json
 import os
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -264,26 +265,17 @@ def _unscored(data, part):
 
 
 def _grouped(data):
-    "Lines about the groups of photos, and groups that cross parts."
+    "A line about the groups of photos; `load` warns of those that cross parts."
     if data.groups is None:
         return
-    groups = pd.Series(data.split).groupby(np.array(data.groups, object))
-    split_of = {name: split for name, split in groups if name}
-    sizes = {name: len(split) for name, split in split_of.items() if len(split) > 1}
-    largest = max(sizes, key=sizes.get, default='')
+    sizes = {name: n for name, n in Counter(data.groups).items() if name and n > 1}
+    largest = max(sorted(sizes), key=sizes.get, default='')
     example = f', the largest {largest} with {sizes[largest]:,}' if sizes else ''
     grouped = sum(sizes.values())
     yield (
         f'Groups: {grouped:,} photos share {len(sizes):,} groups{example}; '
         f'{len(data) - grouped:,} share none.'
     )
-    crossing = [name for name, split in split_of.items() if split.nunique() > 1]
-    if crossing:
-        yield (
-            'Groups in different parts, which makes scores too high: '
-            f'{len(crossing):,}, {join_items(crossing, 5)}. Give all photos of a group the same '
-            'part in the column `split`, or remove the column.'
-        )
 
 
 def _across(data, names, groups):

@@ -63,7 +63,7 @@ def make_task(config: Config) -> Task:
         train, val = drawn, val[:0]
     if kind_of_labels in labels.RECORDING_SETTINGS:
         train = train[observed[train].any(1)]  # as in L48
-    clean, val = _split_validation(val, config)
+    clean, val = split_validation(val, config)
     observed[clean] = data.labels[clean]
     # the number of steps per epoch does not depend on `train_images` or `trained_validation`
     epoch_length = len(train) + len(clean)
@@ -133,7 +133,7 @@ def _observe(
     return observed
 
 
-def _split_validation(val: np.ndarray, config: Config) -> tuple[np.ndarray, np.ndarray]:
+def split_validation(val: np.ndarray, config: Config) -> tuple[np.ndarray, np.ndarray]:
     "Validation rows to train on with all their labels, and rows to validate on."
     if not config.trained_validation:
         return val[:0], val

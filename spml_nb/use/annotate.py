@@ -184,13 +184,14 @@ class Sheet:
     For most photos one name that applies is enough; other classes stay unknown. A small random
     sample is labelled in full, half of it for validation and half for testing. It is drawn by a
     hash of the photos' names, so it does not depend on earlier answers and stays the same when the
-    work is resumed.
+    work is resumed. Photos that share a group in the table are drawn together, and none of them
+    trains from the first answer on.
 
     Args:
         folder: with images/; an existing labels.csv, in any of the three layouts, is continued.
         classes: names to choose from, besides those of the table.
-        sample: how many photos to label in full. Photos marked `test` come first, and those marked
-            `val` that are labelled in full.
+        sample: how many photos to label in full; more, if that takes whole groups. Photos marked
+            `test` come first, and those marked `val` that are labelled in full.
 
     Attributes:
         images: all photos, as paths below images/, in the order in which they are asked about.
@@ -199,8 +200,8 @@ class Sheet:
         class_names: C names.
 
     Raises:
-        SpmlError: without photos or classes, for a table that cannot be read, or an invalid name of
-            a class.
+        SpmlError: without photos or classes, for a table that cannot be read, an invalid name of a
+            class, or if the sample takes the photos of all groups.
     """
 
     def __init__(self, folder: str | Path, classes: Iterable[str] = (), sample: int = 0):
@@ -221,9 +222,21 @@ class Sheet:
         in_full = (cells == '0').any(axis=1) | (cells != '').all(axis=1)
         marked = table.split[(table.split == 'test') | ((table.split == 'val') & in_full)]
         parts: dict[Any, str] = marked[marked.index.isin(self.images)].to_dict()
-        size = max(sample, len(parts))
-        self.sample = sorted(self.images, key=lambda name: name not in parts)[:size]
-        self.part = _halve(self.sample, parts)
+        groups = _read_groups(self.file, self.images)
+        together = _group_photos(self.images, groups)
+        self.part = _draw_parts(together, sample, {})
+        if not parts.items() <= self.part.items():  # else the work is resumed
+            self.part = _draw_parts(together, sample, parts)
+        if len(self.part) == len(self.images) > max(sample, len(parts)):
+            raise SpmlError(
+                f'a sample of {sample:,} photos takes the photos of all groups, so that none is '
+                f'left for training. Add photos of other groups to {self.folder}, or remove the '
+                'column `group` if its photos have little in common.'
+            )
+        in_sample = [name for name in self.images if name in self.part]
+        self.sample = sorted(in_sample, key=lambda name: name not in parts)
+        # photos whose rows get their part before they are answered
+        self._grouped = [] if groups is None else [*groups.index[groups != '']]
 
     def table(self) -> pd.DataFrame:
         "The answers so far by image: a column per class with '1', '0' or '', and `split`."
@@ -270,6 +283,8 @@ class Sheet:
             part = self.part[image] if full else table.split.get(image, 'train')
             cells = {name: '1' if name in names else unnamed for name in shown}
             table.loc[image] = cells | {'split': part}
+            for name in table.index.intersection(self._grouped).intersection([*self.part]):
+                table.loc[name, 'split'] = self.part[name]
             write_atomically(
                 self.file, partial(self._write, table.fillna('')), follow=self.file.is_file()
             )
@@ -321,14 +336,35 @@ def _refuse_unwritable(names: list[str]) -> None:
         )
 
 
-def _halve(sample: list[str], marked: dict[str, str]) -> dict[str, str]:
-    "Assign each photo of a sample its marked part, else the part with fewer photos, test first."
-    part = {name: marked[name] for name in sample if name in marked}
-    size = Counter(part.values())
-    for name in sample:
-        if name not in marked:
-            part[name] = 'test' if size['test'] <= size['val'] else 'val'
-            size[part[name]] += 1
+def _group_photos(images: list[str], groups: pd.Series | None) -> list[list[str]]:
+    "Photos that share a group, or a photo without one, in the order of `draw_sample`."
+    group_of = {} if groups is None else groups.to_dict()
+    together: dict[str, list[str]] = {}
+    for image in images:
+        together.setdefault(group_of.get(image) or image, []).append(image)
+    return [together[name] for name in draw_sample(together, len(together))]
+
+
+def _draw_parts(together: list[list[str]], size: int, marked: dict[str, str]) -> dict[str, str]:
+    """Draw a sample and halve it: each marked photo has its part, and photos that belong together
+    get one part, that of a marked one, else the part with fewer photos, test first.
+
+    Args:
+        together: as from `_group_photos`.
+        size: how many photos to draw, marked ones included; more if the last ones belong together.
+        marked: {photo: 'val' or 'test'}.
+    """
+    part = dict(marked)
+    count = Counter(part.values())
+    half = min(size // 2, size - max(count.values(), default=0))
+    for names in sorted(together, key=marked.keys().isdisjoint):
+        if len(part) >= size and min(count['test'], count['val']) >= half:
+            break
+        smaller = 'test' if count['test'] <= count['val'] else 'val'
+        own = next((marked[name] for name in names if name in marked), smaller)
+        drawn = [name for name in names if name not in marked]
+        part |= dict.fromkeys(drawn, own)
+        count[own] += len(drawn)
     return part
 
 

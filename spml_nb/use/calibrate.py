@@ -12,11 +12,10 @@ from .. import metrics
 from ..base.errors import SpmlError, warn
 from ..base.files import write_atomically
 from ..data.dataset import Dataset, join_items
-from ..data.folder import find_folder, read_label_table
+from ..data.folder import find_folder
 from ..data.labels import FULL_PHOTOS, FULL_PHOTOS_GUIDE
-from ..data.loading import is_user_folder, load
+from ..data.loading import load
 from ..runs.folder import CALIBRATION, Run, open_run
-from ..statistics import image_draws
 from ..training.thresholds import (
     check_recall,
     class_thresholds,
@@ -27,9 +26,18 @@ from ..training.thresholds import (
 from .export import find_exported
 from .predict import open_model
 from .predictor import predict_rows
-from .scoring import bootstrap_deviations
+from .scoring import (
+    bootstrap_deviations,
+    describe_groups,
+    draw_photos,
+    find_trained,
+    lists_all_labels,
+    match_labels,
+    number_groups,
+    read_training_photos,
+)
 
-FEW_CALIBRATION_PHOTOS = 10  # fewer photos than this bring a warning
+FEW_CALIBRATION_PHOTOS = 10  # fewer photos, or groups of them, than this bring a warning
 RESAMPLES = 200  # bootstrap samples of the photos
 FOLDS = 10  # of cross-validation
 
@@ -43,14 +51,16 @@ class Calibration:
         class_thresholds: (C,) one threshold per class.
         dataset, data: name and fingerprint of the folder with the photos.
         photos: how many photos chose the threshold.
+        left_out: how many more would have, but trained the run; None if that is not known.
+        groups: number of groups that the photos are of; None if each is its own.
         photo_hashes: their checksums, which recognise them in other folders.
         named, named_before: mean number of labels that the two thresholds name on a photo.
         classes: how many classes the model has.
         labels_a_photo: mean number of true labels; None if some labels are unknown.
         f1, f1_before: micro-F1 in [0, 1] on these photos; None if some labels are unknown.
         gain: points of micro-F1 over the training's threshold, and half the 95 % interval over
-            photos, by cross-validation. None if `recall` is set, some labels are unknown, or there
-            is one photo.
+            photos, or groups of them, by cross-validation. None if `recall` is set, some labels are
+            unknown, or there is one photo or group.
         gain_per_class: the same for one threshold per class over one for all; also None below
             `FULL_PHOTOS` photos.
         recall: the share of labels to name; None if F1 chose the threshold.
@@ -68,6 +78,8 @@ class Calibration:
     dataset: str
     data: str
     photos: int
+    left_out: int | None
+    groups: int | None
     photo_hashes: list[str]
     named: float
     named_before: float
@@ -105,6 +117,7 @@ class Calibration:
             f'labels named per photo: {self.named:.2f} (of the training: {self.named_before:.2f})'
             f'{labels}',
         ]
+        lines.append(self._describe_left_out())
         if self.recall is not None:
             lines.append(f'chosen for a recall of {100 * self.recall:.4g} % of the known labels')
         if self.f1 is not None and self.f1_before is not None:
@@ -114,6 +127,7 @@ class Calibration:
             )
         if self.gain is not None:
             lines.append(_describe_gain(*self.gain))
+        lines.append(describe_groups(self.groups) if is_complete and self.recall is None else '')
         lines += self._describe_choice()
         if self.foreign:
             lines.append(f'noted: the model has no class {join_items(self.foreign)}; not used')
@@ -127,6 +141,20 @@ class Calibration:
             named = self.named if self.taken else self.named_before
             lines.append(warn_of_overprediction(named, self.labels_a_photo, self.classes, True))
         return '\n'.join(filter(None, lines))
+
+    def _describe_left_out(self) -> str:
+        "Which photos did not choose because they trained the run; '' if all did."
+        if self.left_out is None:
+            return (
+                'noted: whether some of these photos trained the run is not known, because its own '
+                'photos are gone or have changed; if some did, the threshold suits others less'
+            )
+        if not self.left_out:
+            return ''
+        return (
+            f'photos left out because they trained the run: {self.left_out:,} (found byte for '
+            'byte); its probabilities on them are not those on others'
+        )
 
     def _describe_choice(self) -> list[str]:
         "Which threshold is in use, and why."
@@ -201,7 +229,7 @@ def calibrate(
     Where training photos have one known label each, training cannot tell at which probability to
     name a label: whatever is named beside the known one may be right. In the folder that the run
     was trained on, and in a table that marks photos as `val`, only validation photos count: the
-    others trained the model or measure it.
+    others trained the model or measure it. In any folder, photos that trained the run are left out.
 
     If the new threshold is no better than the training's (by cross-validation), it is not stored,
     and the training's is used again; only an earlier calibration from more photos stays in use. To
@@ -222,8 +250,9 @@ def calibrate(
 
     Raises:
         SpmlError: for a run that is not finished or an exported model; a recall outside (0, 1]; if
-            no photo is fully labelled, or none has a class of the model; if the file cannot be
-            written; and as `load`.
+            no photo is fully labelled, or none has a class of the model; if fewer than
+            `FEW_CALIBRATION_PHOTOS` did not train the run; if the file cannot be written; and as
+            `load`.
     """
     if recall is not None:
         recall = check_recall(recall)
@@ -238,9 +267,11 @@ def calibrate(
         warnings.filterwarnings('ignore', '.*because no (training )?image has it')
         data = load(folder, scored=True)
     model = open_model(run, device)
-    labels = _match_labels(model.class_names, data, folder)
+    labels = match_labels(model.class_names, data, lists_all_labels(folder))
     rows = _choose_rows(opened, data, folder, labels, recall)
+    rows, left_out = _leave_out_trained(opened, data, folder, rows)
     labels = labels[rows]
+    groups = number_groups(data, rows)
     if not (labels > 0).any():
         raise SpmlError(
             f'none of the {len(rows)} fully labelled photos of {data.name!r} has a class of the '
@@ -251,6 +282,8 @@ def calibrate(
         dataset=data.name,
         data=data.fingerprint,
         photos=len(rows),
+        left_out=left_out,
+        groups=None if groups is None else int(groups.max()) + 1,
         photo_hashes=[data.photo_hashes[row] for row in rows],
         classes=len(model.class_names),
         recall=recall,
@@ -258,7 +291,7 @@ def calibrate(
         missing=[name for name in model.class_names if name not in data.class_names],
         overused={},
         earlier=opened.calibration(),
-        **_fit(p, labels, recall, float(opened.result()['scores']['threshold'])),
+        **_fit(p, labels, groups, recall, float(opened.result()['scores']['threshold'])),
     )
     if (labels != 0).all() and not calibration.keeps_earlier:
         threshold, per_class = calibration.threshold, calibration.class_thresholds
@@ -267,8 +300,8 @@ def calibrate(
             per_class = opened.result().get('thresholds', {}).get('class_thresholds')
         overused = _find_overused(p, labels, model.class_names, threshold, per_class)
         calibration = replace(calibration, overused=overused)
-    if len(rows) < FEW_CALIBRATION_PHOTOS and recall is None:
-        _warn_of_few(p, labels)
+    if (calibration.groups or len(rows)) < FEW_CALIBRATION_PHOTOS and recall is None:
+        _warn_of_few(p, labels, groups)
     file = opened.folder / CALIBRATION
     if calibration.taken:
         content = asdict(calibration)
@@ -279,16 +312,25 @@ def calibrate(
     return calibration
 
 
-def _fit(p: np.ndarray, labels: np.ndarray, recall: float | None, before: float) -> dict[str, Any]:
-    "The thresholds of a `Calibration` and what they do, from (N, C) probabilities and labels."
+def _fit(
+    p: np.ndarray,
+    labels: np.ndarray,
+    groups: np.ndarray | None,
+    recall: float | None,
+    before: float,
+) -> dict[str, Any]:
+    """The thresholds of a `Calibration` and what they do, from (N, C) probabilities and labels.
+    groups: as from `number_groups`.
+    """
     if recall is None:
         threshold = metrics.best_threshold(p, labels)
     else:
         threshold = recall_threshold(p, labels, recall)
     is_complete = bool((labels != 0).all())
     gain, gain_per_class = None, None
-    if is_complete and recall is None and len(p) > 1:
-        gain, gain_per_class = _cross_validate(p, labels, before)
+    several = len(p) > 1 if groups is None else groups.max() > 0
+    if is_complete and recall is None and several:
+        gain, gain_per_class = _cross_validate(p, labels, before, groups)
     return {
         'threshold': threshold,
         'before': before,
@@ -304,19 +346,22 @@ def _fit(p: np.ndarray, labels: np.ndarray, recall: float | None, before: float)
 
 
 def _cross_validate(
-    p: np.ndarray, labels: np.ndarray, before: float
+    p: np.ndarray, labels: np.ndarray, before: float, groups: np.ndarray | None = None
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """Measure the gain of thresholds on photos that did not choose them.
 
     Args:
         p, labels: (N, C) of at least two photos, without unknown labels.
         before: the threshold of the training.
+        groups: (N,) as from `number_groups`, two or more: photos of a group are in one fold.
 
     Returns:
         `Calibration.gain` and `Calibration.gain_per_class`.
     """
     present = labels > 0
-    fold = np.random.default_rng(0).permutation(len(p)) % FOLDS
+    units = np.arange(len(p)) if groups is None else groups
+    count = int(units.max()) + 1
+    fold = (np.random.default_rng(0).permutation(count) % FOLDS)[units]
     by_training = p >= before
     by_one = by_training.copy()
     by_class = by_training.copy()
@@ -326,8 +371,8 @@ def _cross_validate(
             threshold = metrics.best_threshold(p[train], labels[train])
             by_one[test] = p[test] >= threshold
             by_class[test] = p[test] >= class_thresholds(p[train], labels[train], threshold)
-    draws = np.vstack([np.ones(len(p)), image_draws(len(p), RESAMPLES)])
-    deviations = bootstrap_deviations(len(p))
+    draws = np.vstack([np.ones(len(p)), draw_photos(len(p), RESAMPLES, groups)])
+    deviations = bootstrap_deviations(count)
 
     def f1(named: np.ndarray) -> np.ndarray:
         right = draws @ (named & present).sum(1)
@@ -361,21 +406,6 @@ def _find_overused(
     return overused
 
 
-def _match_labels(names: list[str], data: Dataset, folder: str | Path) -> np.ndarray:
-    """(N, C) labels of a data set, in the order of the model's classes.
-
-    A class that the table lacks is unknown; absent if the table has a column `labels`, which lists
-    all labels of a photo.
-    """
-    table = find_folder(folder) / 'labels.csv'
-    is_complete = is_user_folder(str(folder)) and 'labels' in read_label_table(table)
-    labels = np.full((len(data), len(names)), -1 if is_complete else 0, np.int8)
-    for c, name in enumerate(names):
-        if name in data.class_names:
-            labels[:, c] = data.labels[:, data.class_names.index(name)]
-    return labels
-
-
 def _choose_rows(
     run: Run, data: Dataset, folder: str | Path, labels: np.ndarray, recall: float | None
 ) -> np.ndarray:
@@ -407,15 +437,51 @@ def _choose_rows(
     )
 
 
-def _warn_of_few(p: np.ndarray, labels: np.ndarray) -> None:
-    "Warn how far the thresholds of other samples may differ."
-    draws = np.random.default_rng(0).integers(len(p), size=(RESAMPLES, len(p)))
+def _leave_out_trained(
+    run: Run, data: Dataset, folder: str | Path, rows: np.ndarray
+) -> tuple[np.ndarray, int | None]:
+    """The rows whose photos did not train the run, and how many did; None if that is not known.
+    Warns if the parts of the run's own folder have changed.
+    """
+    seen = read_training_photos(run)
+    is_own = find_folder(run.config.dataset, run.config.root) == find_folder(folder)
+    if is_own and (seen is None or (seen.split != data.split).any()):
+        known = 'may have trained the run' if seen is None else 'trained the run and are left out'
+        warn(
+            f'{data.name}: the photos or their parts have changed since the run was trained on '
+            f'this folder, so some of its validation photos {known}. To be sure, train again, or '
+            'calibrate with a folder of photos that the run was not trained on.'
+        )
+    trained = find_trained(run, seen, data, rows)
+    if trained is None:  # drawn photos have no copies
+        return rows, None if seen is None else 0
+    left_out, left = int(trained.sum()), rows[~trained]
+    if left_out and len(left) < FEW_CALIBRATION_PHOTOS:
+        raise SpmlError(
+            f'of the {len(rows):,} photos of {data.name!r} that could choose the threshold, '
+            f'{left_out:,} trained the run and are left out; the other {len(left):,} are too few '
+            f'(at least {FEW_CALIBRATION_PHOTOS}). Label photos in full that the run was not '
+            f'trained on: {FULL_PHOTOS_GUIDE}'
+        )
+    return left, left_out
+
+
+def _warn_of_few(p: np.ndarray, labels: np.ndarray, groups: np.ndarray | None) -> None:
+    "Warn how far the thresholds of other samples may differ. groups: as from `number_groups`."
+    units = np.arange(len(p)) if groups is None else groups
+    members = [np.flatnonzero(units == unit) for unit in np.unique(units)]
+    count = len(members)
+    draws = np.random.default_rng(0).integers(count, size=(RESAMPLES, count))
+    samples = [np.concatenate([members[unit] for unit in draw]) for draw in draws]
     thresholds = [
-        metrics.best_threshold(p[rows], labels[rows]) for rows in draws if (labels[rows] > 0).any()
+        metrics.best_threshold(p[rows], labels[rows])
+        for rows in samples
+        if (labels[rows] > 0).any()
     ]
     low, high = np.quantile(thresholds, [0.025, 0.975])
+    of = '' if groups is None else 'groups of '
     warn(
-        f'only {len(p)} fully labelled photos chose the threshold; another {len(p)} could choose '
+        f'only {count} {of}fully labelled photos chose the threshold; another {count} could choose '
         f'anything from {low:.3g} to {high:.3g}. Label more in full: four times as many halve that '
         'range.'
     )

@@ -18,6 +18,7 @@ from ..data import loading
 from ..data.dataset import Dataset, join_items
 from ..data.folder import find_folder
 from ..data.labels import (
+    Truth,
     choose_score_targets,
     describe_truth,
     explain_missing_scores,
@@ -328,10 +329,11 @@ def _write_comparison(comparison: _Comparison, data: Dataset, runs: pd.DataFrame
     table = table.assign(against=describe_truth(test_truth))
     if table.run.any():
         recommendation += _suggest_shipped_model(data)
+    by_auc = table.val_measure[0] == AUC
     lines = [
         _format_table(table, len(data.class_names)).to_string(index=False),
-        _explain_table(table, val_truth, test_truth),
-        *_describe_limits(data, val_truth, test_truth),
+        _explain_table(table, Truth.OBSERVED_ONLY if by_auc else val_truth, test_truth),
+        *_describe_limits(data, val_truth, test_truth, by_auc),
         '',
         recommendation,
     ]
@@ -356,15 +358,17 @@ def _name_target(comparison: _Comparison, data: Dataset) -> Path:
     return settings.get_folder('runs') / 'compare' / f'{Path(comparison.folder).name}-{digest}'
 
 
-def _describe_limits(data: Dataset, val_truth: str, test_truth: str) -> list[str]:
-    "Which scores are missing, and which photos do not count or count twice."
+def _describe_limits(data: Dataset, val_truth: str, test_truth: str, by_auc: bool) -> list[str]:
+    """Which scores are missing, and which photos do not count or count twice. by_auc: observed AUC
+    chose, in which every validation photo counts.
+    """
     parts = {val_truth: 'val', test_truth: 'test'}
     if val_truth == test_truth:
         parts = {val_truth: 'val and test'}
     limits = [explain_missing_scores(truth, part) for truth, part in parts.items()]
     limits = [*filter(None, [*limits, describe_shared_photos(data)])]
     for part, counts in count_parts(data).iloc[1:].iterrows():
-        if counts.counted < counts.photos:
+        if counts.counted < counts.photos and not (by_auc and part == 'val'):
             limits.append(
                 f'Only {counts.counted} of {counts.photos} {part} photos count: of the others no '
                 'label is known to be absent. More photos labelled in full make scores surer.'
@@ -386,7 +390,7 @@ def _suggest_shipped_model(data: Dataset) -> str:
 
 def _find_base(table: pd.DataFrame) -> str:
     "The method that the others are compared with; '' if it is the only one."
-    return '' if len(table) == 1 else ''.join(table.loss[table.over.eq(0) & table.p.isna()])
+    return '' if len(table) == 1 else ''.join(table.loss[table.over_half.eq(0) & table.p.isna()])
 
 
 def _format_table(table: pd.DataFrame, classes: int) -> pd.DataFrame:

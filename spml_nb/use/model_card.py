@@ -23,7 +23,13 @@ from ..runs.folder import Run, format_json, open_run, read_result
 from ..training.evaluation import load_run_data
 from .export import METADATA_KEY, WEIGHTS, find_exported, load_network, write_safetensors
 from .predictor import describe_preprocessing
-from .scoring import LabelScores, count_calibration_photos, format_scores, score_labels
+from .scoring import (
+    LabelScores,
+    count_calibration_photos,
+    format_scores,
+    number_groups,
+    score_labels,
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,7 @@ def score_test_photos(
         data.class_names,
         threshold,
         calibrated=not {'threshold_from', 'calibration'}.isdisjoint(description),
+        groups=number_groups(data, data.rows('test')),
     )
 
 
@@ -129,7 +136,10 @@ def describe_data(run: Run, data: Dataset) -> dict:
         rows = split == part
         if rows.any():
             parts.append((part, rows.sum(), positives[rows].mean()))
-    val_truth = run.result()['scores'].get('val_truth', label_values.TRUTHS[0])
+    scores = run.result()['scores']
+    val_truth = scores.get('val_truth', label_values.TRUTHS[0])
+    if scores.get('selected_by') == 'observed_auc':  # also where some labels are known
+        val_truth = label_values.Truth.OBSERVED_ONLY
     return {
         'parts': parts,
         'chose': count_calibration_photos(run, data, data.rows('test')),
@@ -138,7 +148,7 @@ def describe_data(run: Run, data: Dataset) -> dict:
         'shown': SHOWN_LABELS.get(
             str(config.labels), f'Shown in training: {config.labels} labels.'
         ),
-        'last': config.selection == 'last',
+        'last': 'last' in (config.selection, scores.get('selected_by')),
         'validated': 'val' in split,
         'val_truth': label_values.describe_truth(val_truth),
     }

@@ -11,6 +11,7 @@ from typing import TypedDict
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
 from ..base import settings
 from ..data.labels import FULL_PHOTOS, Truth, describe_truth
@@ -21,10 +22,10 @@ from ..runs.folder import Run, locate_run, read_result
 from ..statistics import (
     SIGNIFICANCE_LEVEL,
     Effect,
+    effect_from_error,
     estimate_effect,
     format_signed,
     holm,
-    image_draws,
     resampled_auc,
     resampled_map,
 )
@@ -32,10 +33,12 @@ from ..sweeps.queue import canonical_config, run_key
 from ..sweeps.search import Row, validation_scores
 from ..training.selection import selection_targets
 from ..training.summary import count_names
-from ..training.task import make_task
+from ..training.task import Task, make_task
 from ..training.thresholds import explain_narrow_naming
+from .scoring import bootstrap_deviations, draw_photos, number_groups
 
 MAP, AUC = 'mAP', 'observed AUC'  # what scores are measured in
+SAMPLES = 100  # bootstrap samples of the photos
 
 # ---- the results of a method
 
@@ -115,24 +118,32 @@ class MethodResult:
         "The mean score over seeds. part: 'validation' or 'test'."
         return _estimate(self.runs[part], self.resampled[part])
 
-    def estimate_gain(self, other: 'MethodResult', part: str) -> Effect:
-        "The mean gain over another method, on the seeds (one or more) that both have."
+    def estimate_gain(self, other: 'MethodResult', part: str, photos_alone: bool = False) -> Effect:
+        """The mean gain over another method, on the seeds (one or more) that both have.
+
+        photos_alone: with one seed, the interval is over photos alone, if its logits are on disk;
+        else it is NaN.
+        """
         base = other.resampled[part]
         resampled = {
             seed: scores - base[seed]
             for seed, scores in self.resampled[part].items()
             if seed in base
         }
-        return _estimate(self.runs[part] - other.runs[part], resampled)
+        return _estimate(self.runs[part] - other.runs[part], resampled, photos_alone)
 
 
-def _estimate(scores: pd.Series, resampled: dict[int, np.ndarray]) -> Effect:
+def _estimate(
+    scores: pd.Series, resampled: dict[int, np.ndarray], photos_alone: bool = False
+) -> Effect:
     """Mean and uncertainty of scores by seed; the photos' share of it comes from the seeds that
     were resampled.
     """
     scores = scores.dropna()
     samples = [resampled[seed] for seed in scores.index if seed in resampled]
     image_error = float(np.std(np.mean(samples, axis=0), ddof=1)) if samples else 0.0
+    if photos_alone and samples and len(scores) == 1:
+        return effect_from_error(scores.iloc[0], 0.0, 0.0, image_error**2, 1)
     return estimate_effect(scores.tolist(), image_error=image_error)
 
 
@@ -180,9 +191,14 @@ def read_method_result(
         logits = read_result(run).logits
         assert run.config.map_definition is not None  # set in the configuration of every run
         empty = find_map_definition(run.config.map_definition)['empty']
-        val_logits, val_targets = _select_validation(run, logits['val'])
-        resampled['validation'][config.seed] = _resample(val_logits, val_targets, val_by_auc, empty)
-        resampled['test'][config.seed] = _resample(logits['test'], targets, test_by_auc, empty)
+        task = make_task(run.config)
+        val_logits, val_targets = _select_validation(run, task, logits['val'])
+        resampled['validation'][config.seed] = _resample(
+            val_logits, val_targets, val_by_auc, empty, number_groups(task.data, task.val)
+        )
+        resampled['test'][config.seed] = _resample(
+            logits['test'], targets, test_by_auc, empty, number_groups(task.data, task.test)
+        )
         naming[config.seed] = _describe_naming(run, logits['val'])
         if not val_by_auc:
             guess = estimate_guessing_map(val_targets, empty)
@@ -199,15 +215,17 @@ def _collect_scores(configs: Sequence[Config], finished: pd.DataFrame) -> pd.Dat
     return runs.assign(
         validation=validation_scores(runs),
         test=runs.test_map.mask(test_by_auc, runs.observed_test_auc).astype(float),
+        # observed AUC counts every unknown label as negative, also where some are known
+        val_truth=runs.val_truth.mask(val_by_auc, Truth.OBSERVED_ONLY.value),
         val_measure=np.where(val_by_auc, AUC, MAP),
         test_measure=np.where(test_by_auc, AUC, MAP),
         run=[name if (root / name / 'best.pt').is_file() else '' for name in runs.run],
     )
 
 
-def _select_validation(run: Run, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _select_validation(run: Run, task: Task, logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     "Logits and targets of validation, in the classes by which the run chose its epoch."
-    rules = selection_targets(make_task(run.config), run.config.selection)
+    rules = selection_targets(task, run.config.selection)
     targets, classes = next(iter(rules.values()))
     return logits[:, classes], targets[:, classes]
 
@@ -224,15 +242,28 @@ def _describe_naming(run: Run, logits: np.ndarray) -> Naming:
     )
 
 
-def _resample(scores: np.ndarray, targets: np.ndarray, by_auc: bool, empty: str) -> np.ndarray:
-    "(R,) observed AUC or mAP on bootstrap samples of the photos."
-    draws = image_draws(len(targets))
+def _resample(
+    scores: np.ndarray,
+    targets: np.ndarray,
+    by_auc: bool,
+    empty: str,
+    groups: np.ndarray | None = None,
+) -> np.ndarray:
+    """(R,) observed AUC or mAP on bootstrap samples of the photos. With groups, as from
+    `number_groups`, of these; their samples spread as much more as their small number needs.
+    """
+    draws = draw_photos(len(targets), SAMPLES, groups)
     if by_auc:
-        return resampled_auc(scores, targets, draws)
-    # the classes that count in the run's mAP
-    aps = average_precision(scores, targets, empty=empty, unknown='ignore')
-    scored = ~np.isnan(aps)
-    return resampled_map(scores[:, scored], targets[:, scored], draws)
+        samples = resampled_auc(scores, targets, draws)
+    else:
+        # the classes that count in the run's mAP
+        aps = average_precision(scores, targets, empty=empty, unknown='ignore')
+        scored = ~np.isnan(aps)
+        samples = resampled_map(scores[:, scored], targets[:, scored], draws)
+    if groups is None or not groups.any():
+        return samples
+    wider = bootstrap_deviations(int(groups.max()) + 1) / float(ndtri(0.975))
+    return samples.mean() + wider * (samples - samples.mean())
 
 
 def estimate_guessing_map(targets: np.ndarray, empty: str) -> float:
@@ -349,7 +380,7 @@ def _make_table_row(method: MethodResult, base: MethodResult) -> dict[str, objec
         'test_measure': method.runs.test_measure.iloc[0],
         'half': score.half_width,
         'over': gain.mean,
-        'over_half': gain.half_width,
+        'over_half': 0.0 if method is base else gain.half_width,
         'p': math.nan if method is base else gain.p,
         'names': naming.labels_a_photo if naming else math.nan,
         'classes': naming.classes if naming else math.nan,
@@ -366,6 +397,7 @@ class _Experience(TypedDict):
     Attributes:
         methods: {loss: mean gain over AN with a linear head, in points of mAP}.
         sets: number of data sets.
+        spread: standard deviation of such a gain between them, the median over methods.
         photos: {n: mean points of mAP lost by choosing with n fully labelled validation photos}.
         observed: the same for choosing by observed AUC on all validation photos.
         observed_map: the same for choosing by mAP against the observed labels.
@@ -373,6 +405,7 @@ class _Experience(TypedDict):
 
     methods: dict[str, float]
     sets: int
+    spread: float
     photos: dict[str, float]
     observed: float
     observed_map: float
@@ -390,20 +423,22 @@ def _recommend(
     table: pd.DataFrame, base: MethodResult, methods: Sequence[MethodResult], complete: bool
 ) -> str:
     """Lines that say which method to take: the best on validation. Of those that validation cannot
-    tell apart, the one that gained most on the project's sets of photos, or, if no label is
-    unknown, the plain loss.
+    tell apart, the one that is expected to lead by `_expect_lead`, or, if no label is unknown, the
+    plain loss.
     """
     best = _find_best(table, complete)
     by_loss = {method.row.loss: method for method in methods}
     gaps = {
-        loss: method.estimate_gain(by_loss[best.loss], 'validation')
+        loss: method.estimate_gain(by_loss[best.loss], 'validation', photos_alone=True)
         for loss, method in by_loss.items()
         if loss != best.loss
     }
     identical = [loss for loss, gap in gaps.items() if gap.error == gap.mean == 0]
-    near = {loss: gap for loss, gap in gaps.items() if loss not in identical and not gap.high < 0}
+    near = {
+        loss: gap for loss, gap in gaps.items() if loss not in identical and not _is_behind(gap)
+    }
     gains = {} if complete else read_experience()['methods']
-    taken = _choose([best.loss, *near], gains, complete)
+    taken = _choose_plain(best.loss, near) if complete else _choose(best.loss, near, gains)
     score = _format_score(best, by_loss[best.loss])
     verdict = _explain_choice(best.loss, score, taken, near, gains)
     if len(methods) == 1:
@@ -430,7 +465,7 @@ def _recommend(
             'No training label is unknown, so methods for missing labels have no advantage over '
             f'{" or ".join(PLAIN_LOSSES)}.'
         )
-    if near:
+    if near or (best.seeds == 1 and len(methods) > 1):
         lines.append(f'To be surer: {_suggest_next(near, best, complete, bool(naming))}')
     if by_auc and len(methods) > 1:
         lines.append(_describe_measure())
@@ -446,11 +481,52 @@ def _find_best(table: pd.DataFrame, complete: bool) -> pd.Series:
     return plain.iloc[0] if complete and len(plain) else best
 
 
-def _choose(losses: Sequence[str], gains: dict[str, float], complete: bool) -> str:
-    "The loss with the highest gain, the first if none was measured; the plain one if complete."
-    if complete:
-        return next((loss for loss in PLAIN_LOSSES if loss in losses), losses[0])
-    return max(losses, key=lambda loss: gains.get(loss, -math.inf))
+def _is_behind(gap: Effect, margin: float = 0.0) -> bool:
+    "Whether a gain is surely below −margin; where nothing says how sure it is, whether it is."
+    highest = gap.mean if math.isnan(gap.high) else gap.high
+    return highest < -margin
+
+
+def _choose_plain(best: str, near: dict[str, Effect]) -> str:
+    "A plain loss that is at most `NEGLIGIBLE` behind the best, else the best."
+    equal = [best, *(loss for loss, gap in near.items() if gap.mean >= -NEGLIGIBLE)]
+    return next((loss for loss in PLAIN_LOSSES if loss in equal), best)
+
+
+def _choose(best: str, near: dict[str, Effect], gains: dict[str, float]) -> str:
+    """The loss that is expected to lead. near: gains over the best on validation; gains: as in
+    `_Experience.methods`. A loss without a measured gain is judged by validation alone.
+    """
+    leads = {best: 0.0}
+    for loss, gap in near.items():
+        gain = gains.get(loss, -math.inf) - gains.get(best, math.inf)
+        leads[loss] = _expect_lead(gap, gain)
+    return max(leads, key=lambda loss: leads[loss])
+
+
+def _expect_lead(gap: Effect, gain: float) -> float:
+    r"""The expected lead over the best on validation, in points; below 0 if it is not ahead.
+
+    The mean of what was measured on these photos, $d$ with the standard error $s$, and on the
+    project's sets of photos, $g$ with the standard deviation $\tau$ between sets, weighted by
+    precision:
+
+    $$\frac{\tau^2 d + s^2 g}{\tau^2 + s^2}$$
+
+    A deficit above the gain on other photos is never outweighed, since few seeds say little of $s$.
+    A point of observed AUC counts as a point of mAP.
+
+    Args:
+        gap: the gain on validation, at most 0.
+        gain: on the project's sets; −∞ if unknown.
+
+    Source: the mean of two normal distributions' product; $\tau$ is `_Experience.spread`, measured
+    by `spml tables`.
+    """
+    if gain <= -gap.mean:
+        return gap.mean
+    between = read_experience()['spread'] ** 2
+    return (between * gap.mean + gap.error**2 * gain) / (between + gap.error**2)
 
 
 def _find_wider(
@@ -464,7 +540,7 @@ def _find_wider(
     naming = chosen.best_naming
     if naming is None or not naming.narrowness:
         return None
-    behind = [loss for loss, gap in gaps.items() if gap.high < -NEGLIGIBLE]
+    behind = [loss for loss, gap in gaps.items() if _is_behind(gap, NEGLIGIBLE)]
     near = [method for loss, method in by_loss.items() if loss not in behind]
     widest = max(near, key=_count_named)
     return widest if _count_named(widest) >= WIDER * naming.classes else None
@@ -484,13 +560,33 @@ def _explain_choice(
     if not near:
         return f'Take {best}: it is the best on validation, {score}.'
     losses = [best, *near]
-    reason = f'{taken} is the best of them on validation'
-    if taken in gains:
-        reason = _explain_gains(taken, losses, gains)
-    elif taken != best:
-        reason = f'{taken} is the simplest of them'
     equal = f'{", ".join(losses[:-1])} and {losses[-1]}'
-    return f'Take {taken}: validation cannot tell {equal} apart, and {reason}.'
+    leader = max(losses, key=lambda loss: gains.get(loss, -math.inf))
+    reason = f'apart, and {taken} is the best of them on validation'
+    if not gains and taken != best:
+        reason = f'apart, and {taken}, at most a point behind, is the simplest of them'
+    elif taken in gains and taken == leader:
+        reason = f'apart, and {_explain_gains(taken, losses, gains)}'
+    elif taken in gains:
+        reason = _explain_weights(best, taken, leader, near, gains)
+    return f'Take {taken}: validation cannot tell {equal} {reason}.'
+
+
+def _explain_weights(
+    best: str, taken: str, leader: str, near: dict[str, Effect], gains: dict[str, float]
+) -> str:
+    "Why a method is taken that is not the one with the highest gain on other photos."
+    sets = f"on the project's {read_experience()['sets']} sets of photos"
+    if taken != best:
+        return (
+            f'apart for sure, and the {gains[taken] - gains[best]:.1f} points that {taken} did '
+            f'better than {best} {sets} count for more than the {-near[taken].mean:.1f} by which '
+            'it is behind here'
+        )
+    return (
+        f'apart for sure, and the {-near[leader].mean:.1f} points by which {best} leads count for '
+        f'more than the {gains[leader] - gains[best]:.1f} that {leader} did better {sets}'
+    )
 
 
 def _format_score(best: pd.Series, method: MethodResult) -> str:
@@ -545,7 +641,9 @@ def _describe_validation(best: str, score: str, near: dict[str, Effect]) -> str:
         f'{loss} {format_with_half(f"{abs(gap.mean):.1f}", gap.half_width)} points lower'
         for loss, gap in near.items()
     )
-    return f'On validation: {best} {score}; {gaps}.'
+    alone = any(gap.seeds == 1 and gap.error > 0 for gap in near.values())
+    note = ' (± over photos alone, as there is one seed)' if alone else ''
+    return f'On validation: {best} {score}; {gaps}{note}.'
 
 
 def format_with_half(value: str, half: float) -> str:
@@ -601,6 +699,8 @@ def _suggest_next(
     near: dict[str, Effect], best: pd.Series, complete: bool, naming_is_doubtful: bool
 ) -> str:
     "What would tell the methods apart."
+    if best.seeds == 1:
+        return 'train more seeds (--seeds 3 or more).'
     by_auc = best.val_measure == AUC
     if naming_is_doubtful and by_auc:
         return (

@@ -3,6 +3,7 @@
 import math
 import os
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
-from scipy.stats import binomtest
+from scipy.special import ndtri, stdtrit
 
 from .. import metrics
 from ..base.errors import SpmlError, parse_number, warn
 from ..data.dataset import Dataset, choose_default_part, find_copies, join_items
-from ..data.folder import explain_split
+from ..data.folder import (
+    explain_split,
+    find_folder,
+    read_label_table,
+    split_by_name,
+    split_by_row,
+)
 from ..data.labels import FULL_PHOTOS_GUIDE, Truth, choose_score_targets, describe_truth
 from ..data.loading import load
-from ..runs.folder import Run, open_run
+from ..data.loading import names as dataset_names
+from ..runs.folder import Run, open_run, read_result
 from ..statistics import image_draws, resampled_map
+from ..training.task import split_validation
 from ..training.thresholds import (
     explain_narrow_naming,
     is_class_overpredicted,
@@ -34,6 +42,8 @@ REPEATS = 400  # bootstrap samples of the photos
 # with fewer photos the width of an interval is itself a matter of chance, so stopping when it is
 # narrow would give intervals that are too narrow
 FEWEST_TO_STOP = 30
+# with fewer right or fewer wrong, bootstrap samples hardly differ, and not at all if none is wrong
+FEWEST_TO_DIFFER = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +51,8 @@ class LabelScores:
     """How well a model names the labels of some photos.
 
     Attributes:
-        total: DataFrame of value, low and high (95 % interval over photos) in percent: 'mAP', and
+        total: DataFrame of value, low and high (95 % interval over photos, or over groups of them
+            where `groups` is set; NaN for a single one) in percent: 'mAP', and
             over all entries 'micro-F1', 'precision' and 'recall'. If the truth is 'observed only':
             'recall' of the observed labels, and 'precision at least', the share of the named labels
             that are observed.
@@ -56,7 +67,10 @@ class LabelScores:
         labels_a_photo: mean number of labels named on a photo.
         without_label: percentage of photos without any named label.
         heading: which photos were scored, in words.
-        absent: classes of the model that the data lack.
+        absent: classes of the model that the data lack, and that are not scored.
+        unlisted: classes of the model that a table with a column `labels` never names, and that
+            therefore count as absent from every photo.
+        groups: number of groups of photos that the intervals are over; None: over photos.
         calibrated: whether threshold or probabilities were calibrated after the training.
         samples: DataFrame with the columns of `total` in percent: of these photos, then of
             `REPEATS` bootstrap samples of them, the same samples for every model.
@@ -73,8 +87,20 @@ class LabelScores:
     without_label: float
     heading: str = ''
     absent: tuple = ()
+    unlisted: tuple = ()
+    groups: int | None = None
     calibrated: bool = False
     samples: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @property
+    def units(self) -> int:
+        "How many groups, or photos that count, the intervals are over."
+        return self.photos - self.unused if self.groups is None else self.groups
+
+    @property
+    def resampling(self) -> str:
+        "That the intervals are over groups; '' if they are over photos."
+        return describe_groups(self.groups)
 
     @property
     def observed_only(self) -> bool:
@@ -147,7 +173,14 @@ class LabelScores:
     @property
     def remarks(self) -> list[str]:
         "Warnings and limits of these scores, a text each."
-        return [*filter(None, (self.overnaming, self.narrow_naming, self.over, self.bounds))]
+        remarks = (
+            self.overnaming,
+            self.narrow_naming,
+            self.over,
+            self.bounds,
+            self.resampling,
+        )
+        return [*filter(None, remarks)]
 
     @property
     def limit(self) -> str:
@@ -173,7 +206,7 @@ class LabelScores:
         if self.absent:
             names = join_items(self.absent, 20)
             lines.append(f'not scored, because the data do not have them: {names}')
-        lines += self.remarks
+        lines += [*filter(None, [describe_unlisted(self.unlisted)]), *self.remarks]
         for table in (self.total, self.classes):
             lines += ['', format_scores(table).to_string()]
         return '\n'.join(lines)
@@ -214,16 +247,20 @@ def _shares(counts: ArrayLike, totals: ArrayLike) -> np.ndarray:
     return np.divide(100 * counts, totals, out=shares, where=totals > 0)
 
 
-def wilson_interval(right: int, named: int) -> tuple[float, float]:
+def wilson_interval(right: float, named: float) -> tuple[float, float]:
     """The 95 % interval of right / named in percent, NaN if nothing is named. It also holds for few
-    photos.
+    photos. Counts may be fractions, as of groups in which a part is right.
 
     Source: Wilson (1927).
     """
     if not named:
         return math.nan, math.nan
-    interval = binomtest(int(right), int(named)).proportion_ci(method='wilson')
-    return 100 * interval.low, 100 * interval.high
+    share, z = min(right / named, 1.0), float(ndtri(0.975))
+    scale = 100 / (1 + z**2 / named)
+    middle = scale * (share + z**2 / (2 * named))
+    half = scale * z * math.sqrt(share * (1 - share) / named + z**2 / (4 * named**2))
+    # free of rounding where all or none is right
+    return 0.0 if share == 0 else middle - half, 100.0 if share == 1 else middle + half
 
 
 def _resample_map(probabilities: np.ndarray, targets: np.ndarray, draws: np.ndarray) -> np.ndarray:
@@ -236,10 +273,69 @@ def _resample_map(probabilities: np.ndarray, targets: np.ndarray, draws: np.ndar
     return np.sum(aps, axis=0) / np.where(has_positive.any(1), has_positive.sum(1), np.nan)
 
 
+def number_groups(data: Dataset, rows: np.ndarray) -> np.ndarray | None:
+    """Number the groups of photos (column `group`). Photos of a group, such as those of a patient,
+    are alike, so that they say less than as many others: intervals are over groups.
+
+    Args:
+        rows: N rows of `data`.
+
+    Returns:
+        (N,) int from 0; a photo without a group is its own. None if no two photos share a group.
+    """
+    if data.groups is None:
+        return None
+    own = [('group', data.groups[row]) if data.groups[row] else ('photo', row) for row in rows]
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(own))}
+    return np.array([numbers[group] for group in own]) if len(numbers) < len(rows) else None
+
+
+def draw_photos(photos: int, repeats: int, groups: np.ndarray | None = None) -> np.ndarray:
+    """Draw how often each photo counts in each bootstrap sample.
+
+    Args:
+        photos: N.
+        repeats: number of samples, R.
+        groups: (N,) as from `number_groups`: photos of a group are drawn together.
+
+    Returns:
+        (R, N) int64. Deterministic.
+    """
+    if groups is None:
+        return image_draws(photos, repeats)
+    return image_draws(int(groups.max()) + 1, repeats)[:, groups]
+
+
+def describe_unlisted(names: tuple[str, ...]) -> str:
+    "Say that classes count as absent, as `LabelScores.unlisted`; '' without any."
+    if not names:
+        return ''
+    return (
+        'counted as absent from every photo, because the column `labels`, which lists all labels '
+        f'of a photo, never names them: {join_items(names, 20)}'
+    )
+
+
+def describe_groups(groups: int | None) -> str:
+    "Say that intervals are over so many groups of photos; '' for None, over photos."
+    if groups is None:
+        return ''
+    if groups == 1:
+        return (
+            'all photos that count are of one group (column `group`), so there is no interval: how '
+            'far the score of other groups may differ, only photos of other groups tell.'
+        )
+    return (
+        f'intervals are over {groups:,} groups of photos (column `group`), not over single photos, '
+        'since photos of a group are alike.'
+    )
+
+
 def bootstrap_deviations(photos: int) -> float:
     """Half the width of a 95 % interval, in standard deviations of the bootstrap.
 
-    1.96 for many photos; more for few, where these deviations are too small; NaN for one.
+    1.96 for many photos, or groups of them where these are drawn; more for few, where these
+    deviations are too small; NaN for one.
 
     Source: Hesterberg (2015).
     """
@@ -269,11 +365,68 @@ def _score_samples(
     return pd.DataFrame({'mAP': maps, 'micro-F1': f1, 'precision': precision, 'recall': recall})
 
 
-def _interval(samples: pd.DataFrame, photos: int) -> pd.DataFrame:
-    "Value, low and high of each column of samples, of so many photos."
+def _interval(samples: pd.DataFrame, units: int) -> pd.DataFrame:
+    "Value, low and high of each column of samples, of so many photos or groups."
     value = samples.iloc[0]
-    half = bootstrap_deviations(photos) * samples[1:].std(ddof=0)
+    half = bootstrap_deviations(units) * samples[1:].std(ddof=0)
     return pd.DataFrame({'value': value, 'low': value - half, 'high': value + half})
+
+
+def _widen(
+    intervals: pd.DataFrame,
+    counts: dict[Any, tuple[np.ndarray, np.ndarray]],
+    groups: np.ndarray | None,
+) -> pd.DataFrame:
+    """Widen bootstrap intervals to Wilson's where fewer than `FEWEST_TO_DIFFER` are right or wrong.
+
+    Args:
+        intervals: as from `_interval`.
+        counts: {row of intervals: (N,) how many are right on each photo, and out of how many}.
+        groups: (N,) as from `number_groups`; then each group counts as one.
+    """
+    intervals = intervals.clip(0, 100)
+    for name, (right, named) in counts.items():
+        hits, total = right.sum(), named.sum()
+        few = min(hits, total - hits)
+        if groups is not None:
+            of_groups, in_groups = np.bincount(groups, right), np.bincount(groups, named)
+            few = min((of_groups > 0).sum(), (of_groups < in_groups).sum())
+            units = (in_groups > 0).sum()
+            hits, total = hits * units / max(total, 1), units
+        # NaN stays: there is nothing to be drawn from one photo
+        if total and few < FEWEST_TO_DIFFER and not np.isnan(intervals.low[name]):
+            low, high = wilson_interval(hits, total)
+            intervals.loc[name, 'low'] = min(low, intervals.low[name])
+            intervals.loc[name, 'high'] = max(high, intervals.high[name])
+    return intervals
+
+
+def _count_right(
+    right: np.ndarray, named: np.ndarray, present: np.ndarray, samples: pd.DataFrame
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    "`counts` of `_widen` for the columns of `LabelScores.samples`, from (N, C) masks."
+    hits, guesses, truths = (mask.sum(1) for mask in (right, named, present))
+    counts = {
+        'micro-F1': (hits, (guesses + truths) / 2),
+        'precision': (hits, guesses),
+        'precision at least': (hits, guesses),
+        'recall': (hits, truths),
+    }
+    if 'mAP' in samples and not samples['mAP'].std() > 1e-9:  # each positive is ranked as it should
+        counts['mAP'] = (truths * samples['mAP'].iloc[0] / 100, truths)
+    return {name: counts[name] for name in samples if name in counts}
+
+
+def _bound_precision(
+    right: np.ndarray, named: np.ndarray, draws: np.ndarray, groups: np.ndarray, units: int
+) -> np.ndarray:
+    "(C, 2) low and high of the precision of each class, over groups, from (N, C) masks."
+    samples = np.vstack(
+        [_shares(right.sum(0), named.sum(0)), _shares(draws @ right, draws @ named)]
+    )
+    counts = {c: (right[:, c], named[:, c]) for c in range(right.shape[1])}
+    bounds = _widen(_interval(pd.DataFrame(samples), units), counts, groups)
+    return bounds[['low', 'high']].to_numpy()
 
 
 def score_labels(
@@ -283,20 +436,25 @@ def score_labels(
     threshold: Threshold,
     heading: str = '',
     absent: tuple[str, ...] = (),
+    unlisted: tuple[str, ...] = (),
     calibrated: bool = False,
+    groups: np.ndarray | None = None,
 ) -> LabelScores:
     """Compare the labels that a model names with known labels.
 
     Intervals are by the bootstrap over photos (Efron, 1979): ± 1.96 standard deviations, a little
     more for few photos. They are slightly too narrow if some classes have only a handful of photos.
-    The precision of a class, which may rest on a photo or two, has Wilson's interval.
+    Where hardly anything is wrong, or right, they are at least as wide as Wilson's, as samples of
+    photos then hardly differ. The precision of a class, which may rest on a photo or two, has
+    Wilson's interval. With `groups`, all of them are over groups.
 
     Args:
         probabilities: (N, C) in [0, 1].
         labels: (N, C) in {1, 0, −1}, 0 for unknown.
         names: C classes.
         threshold: the probability at which a label is named, or {class: probability}.
-        heading, absent, calibrated: as in `LabelScores`.
+        heading, absent, unlisted, calibrated: as in `LabelScores`.
+        groups: (N,) as from `number_groups`.
 
     Returns:
         Scores. Classes without a known positive or a known negative have no AP and do not enter the
@@ -325,19 +483,25 @@ def score_labels(
     classes['at_least'] = at_least
     if isinstance(threshold, dict):
         classes['threshold'] = list(threshold.values())
-    draws = image_draws(len(targets), REPEATS)
+    draws = draw_photos(len(targets), REPEATS, groups)
+    counts_somewhere = (targets != 0).any(1)
+    units = int(counts_somewhere.sum())
+    if groups is not None:
+        units = len(np.unique(groups[counts_somewhere]))
+        bounds = _bound_precision(right, named, draws, groups, units)
+        classes.loc[~at_least, ['low', 'high']] = bounds[~at_least]
     maps = None
     if measurable.any():
         maps = _resample_map(probabilities[:, measurable], targets[:, measurable], draws)
         maps = np.append(ap[measurable].mean(), maps)
         right, named, present = (mask[:, ~at_least] for mask in (right, named, present))
     samples = _score_samples(right, named, present, draws, maps)
-    unused = int((targets == 0).all(1).sum())
+    counts = _count_right(right, named, present, samples)
     return LabelScores(
-        total=_interval(samples, len(targets) - unused).clip(0, 100),
+        total=_widen(_interval(samples, units), counts, groups),
         classes=classes,
         photos=len(targets),
-        unused=unused,
+        unused=int((~counts_somewhere).sum()),
         truth=truth,
         left_out=int((targets == 0).sum()),
         threshold=threshold,
@@ -345,6 +509,8 @@ def score_labels(
         without_label=float(100 * (~reached.any(1)).mean()),
         heading=heading,
         absent=absent,
+        unlisted=unlisted,
+        groups=None if groups is None else units,
         calibrated=calibrated,
         samples=samples,
     )
@@ -381,6 +547,7 @@ class SampleSize:
         half_width: half the 95 % interval with these, in points.
         within: the half width that is wanted.
         needed: photos in all, estimated from those labelled now.
+        groups: of how many groups they are, as in `LabelScores`.
     """
 
     metric: str
@@ -388,23 +555,29 @@ class SampleSize:
     half_width: float
     within: float
     needed: int
+    groups: int | None = None
 
     def expect_half_width(self, photos: int) -> float:
         "Half the 95 % interval to be expected with so many photos, in points."
         return self.half_width * math.sqrt(self.photos / photos)
 
     def __str__(self) -> str:
-        now = f'{self.metric} is known within ± {self.half_width:.1f} points by {self.photos:,}'
+        photos = f'{self.photos:,} fully labelled photos'
+        drawn = 'drawn at random'
+        if self.groups is not None:
+            photos += f' of {self.groups:,} groups'
+            drawn = 'of other groups, drawn at random'
+        now = f'{self.metric} is known within ± {self.half_width:.1f} points by {photos}'
         more = self.needed - self.photos
         if more <= 0:
-            return f'{now} fully labelled photos: enough for ± {self.within:g}.'
+            return f'{now}: enough for ± {self.within:g}.'
         expected = ', '.join(
             f'± {self.expect_half_width(factor * self.photos):.1f} with {factor * self.photos:,}'
             for factor in (2, 4)
         )
         return (
-            f'{now} fully labelled photos. ± {self.within:g} needs about {self.needed:,} (expect '
-            f'{expected}): label about {more:,} more in full, drawn at random.'
+            f'{now}. ± {self.within:g} needs about {self.needed:,} (expect {expected}): label '
+            f'about {more:,} more in full, {drawn}.'
         )
 
 
@@ -420,7 +593,7 @@ def plan_sample(scores: LabelScores, within: float, metric: str = 'micro-F1') ->
         metric: a row of `scores.total`.
 
     Returns:
-        The sample size, at least `FEWEST_TO_STOP`.
+        The sample size, at least `FEWEST_TO_STOP` photos, or as many groups as large as these.
 
     Raises:
         SpmlError: if `within` is no positive number, or the score cannot be measured.
@@ -433,14 +606,17 @@ def plan_sample(scores: LabelScores, within: float, metric: str = 'micro-F1') ->
     photos = scores.photos - scores.unused
     row = scores.total.reindex([metric]).iloc[0]
     if row.isna().any():
+        of = ' of one group' if scores.groups == 1 else ''
+        other = ' of other groups' if of else ''
         raise SpmlError(
-            f'{metric} has no interval on these {photos} photos. Label some photos in full, drawn '
-            f'at random: {FULL_PHOTOS_GUIDE}'
+            f'{metric} has no interval on these {photos} photos{of}. Label some photos{other} in '
+            f'full, drawn at random: {FULL_PHOTOS_GUIDE}'
         )
     value, low, high = map(float, row[['value', 'low', 'high']])
     half = max(value - low, high - value)  # one side may end at 0 or 100
-    needed = max(math.ceil(photos * (half / wanted) ** 2), FEWEST_TO_STOP)
-    return SampleSize(metric, photos, float(half), wanted, needed)
+    fewest = math.ceil(FEWEST_TO_STOP * photos / scores.units)
+    needed = max(math.ceil(photos * (half / wanted) ** 2), fewest)
+    return SampleSize(metric, photos, float(half), wanted, needed, scores.groups)
 
 
 def _is_trained_on(description: dict, data: Dataset) -> bool:
@@ -488,18 +664,82 @@ def _describe_overlap(description: dict, run: Run | None, data: Dataset, rows: n
 
 def _count_trained(run: Run, data: Dataset, rows: np.ndarray) -> int | None:
     """How many of these photos are training or validation photos of a run, byte for byte; None if
-    the run's photos are gone or their split has changed.
+    that is not known.
+    """
+    seen = read_training_photos(run)
+    copies = None if seen is None else _find_copies_of(seen, seen.split != 'test', data, rows)
+    return None if copies is None else int(copies.sum())
+
+
+def find_trained(
+    run: Run, seen: Dataset | None, data: Dataset, rows: np.ndarray
+) -> np.ndarray | None:
+    """Find the photos that a run was trained on, byte for byte and under any name.
+
+    Args:
+        run: finished.
+        seen: as from `read_training_photos`.
+        rows: N rows of `data`.
+
+    Returns:
+        (N,) bool; None if that is not known.
+    """
+    if seen is None:
+        return None
+    trained = seen.split == 'train'
+    trained[_split_held_out(run, seen)[0]] = True
+    return _find_copies_of(seen, trained, data, rows)
+
+
+def _find_copies_of(
+    seen: Dataset, chosen: np.ndarray, data: Dataset, rows: np.ndarray
+) -> np.ndarray | None:
+    "(N,) bool: rows of `data` that are chosen photos of `seen`; None if one of them has no files."
+    if seen.images_in_memory or data.images_in_memory:
+        return None
+    photos = [Path(seen.images[row]) for row in np.flatnonzero(chosen)]
+    return find_copies([Path(data.images[row]) for row in rows], photos)
+
+
+def read_training_photos(run: Run) -> Dataset | None:
+    """Load the photos of a finished run, with the parts that they had when it was trained.
+
+    If the column `split` has been written since, the parts are drawn again.
+
+    Returns:
+        The data set; None if the photos are gone, or their parts then are not known.
     """
     try:
         with warnings.catch_warnings(action='ignore'):
-            trained_on = load(run.config.dataset, run.config.root, scored=True)
+            data = load(run.config.dataset, run.config.root, scored=True)
+        validated = len(read_result(run).logits.get('val', ()))
     except SpmlError:
         return None
-    in_memory = trained_on.images_in_memory or data.images_in_memory
-    if in_memory or trained_on.photos_of('test') != run.result().get('tested'):
-        return None
-    trained = [Path(trained_on.images[row]) for row in np.flatnonzero(trained_on.split != 'test')]
-    return int(find_copies([Path(data.images[row]) for row in rows], trained).sum())
+    for seen in _list_splits(data, find_folder(run.config.dataset, run.config.root)):
+        is_as_tested = seen.photos_of('test') == run.result().get('tested')
+        if is_as_tested and len(_split_held_out(run, seen)[1]) == validated:
+            return seen
+    return None
+
+
+def _split_held_out(run: Run, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    "Validation rows that a run was trained on all the same, and those it was not."
+    rows = data.rows('val')
+    return split_validation(rows, run.config) if run.config.hold_out else (rows, rows[:0])
+
+
+def _list_splits(data: Dataset, folder: Path) -> Iterator[Dataset]:
+    "A data set as it is, then with the parts that it may have had before."
+    yield data
+    if data.images_in_memory:
+        return
+    for parts in (('val',), ('test', 'val')):
+        try:
+            yield split_by_name(data, folder, parts)
+        except SpmlError:  # too few photos
+            pass
+    if data.drawn:
+        yield split_by_row(data)
 
 
 def _describe_calibration(
@@ -535,11 +775,12 @@ class _Candidate:
     run: Run | None
     threshold: Threshold
 
-    def score(self, data: Dataset, rows: np.ndarray, names: list[str], part: str) -> LabelScores:
+    def score(
+        self, data: Dataset, rows: np.ndarray, names: list[str], is_complete: bool, part: str
+    ) -> LabelScores:
         "Score rows over the named classes. part: which these are, in words."
         description = self.model.description
         of_model = [self.model.class_names.index(name) for name in names]
-        of_data = [data.class_names.index(name) for name in names]
         threshold = self.threshold
         if isinstance(threshold, dict):
             threshold = {name: threshold[name] for name in names}
@@ -549,12 +790,14 @@ class _Candidate:
         )
         return score_labels(
             predict_rows(self.model, data, rows)[:, of_model],
-            data.labels[np.ix_(rows, np.array(of_data))],
+            match_labels(names, data, is_complete)[rows],
             names,
             threshold,
             heading=f'{"; ".join(filter(None, (part, *remarks)))}: ',
             absent=tuple(name for name in self.model.class_names if name not in names),
+            unlisted=tuple(name for name in names if name not in data.class_names),
             calibrated=self.model.is_calibrated,
+            groups=number_groups(data, rows),
         )
 
 
@@ -588,16 +831,49 @@ def _choose_rows(
     return rows, text
 
 
-def _shared_classes(data: Dataset, candidates: list[_Candidate]) -> list[str]:
+def lists_all_labels(dataset: str | Path, root: str | Path | None = None) -> bool:
+    """Whether the table of a data set has a column `labels`, which lists all labels of a photo.
+
+    Args:
+        dataset: a name, or a folder with images/ and labels.csv.
+        root: as in `load`.
+    """
+    table = find_folder(dataset, root) / 'labels.csv'
+    is_named = isinstance(dataset, str) and dataset in dataset_names()
+    return not is_named and table.is_file() and 'labels' in read_label_table(table)
+
+
+def match_labels(class_names: list[str], data: Dataset, is_complete: bool) -> np.ndarray:
+    """Put the labels of a data set in the order of a model's classes.
+
+    Args:
+        class_names: C names.
+        is_complete: as from `lists_all_labels`; a class that the data set lacks is then absent,
+            else unknown.
+
+    Returns:
+        (N, C) int8 in {1, 0, −1}.
+    """
+    labels = np.full((len(data), len(class_names)), -1 if is_complete else 0, np.int8)
+    for c, name in enumerate(class_names):
+        if name in data.class_names:
+            labels[:, c] = data.labels[:, data.class_names.index(name)]
+    return labels
+
+
+def _choose_classes(data: Dataset, candidates: list[_Candidate], is_complete: bool) -> list[str]:
+    """Classes that all models have, and the data too unless they list all labels: then a class that
+    is never named is known to be absent.
+    """
     first, *others = [candidate.model.class_names for candidate in candidates]
-    names = [name for name in first if all(name in other for other in others)]
-    shared = [name for name in names if name in data.class_names]
+    of_models = [name for name in first if all(name in other for other in others)]
+    shared = [name for name in of_models if name in data.class_names]
     if not shared:
         raise SpmlError(
             f'no class of {data.name!r} ({join_items(data.class_names)}) is one of the model '
-            f'({join_items(names)}). Rename those in labels.csv that mean the same.'
+            f'({join_items(of_models)}). Rename those in labels.csv that mean the same.'
         )
-    return shared
+    return of_models if is_complete else shared
 
 
 def evaluate_model(
@@ -609,7 +885,8 @@ def evaluate_model(
     root: str | None = None,
     device: str | None = None,
 ) -> LabelScores:
-    """Score a model on labelled photos, over the classes that both have by name.
+    """Score a model on labelled photos, over the classes that both have by name. Where the table
+    has a column `labels`, classes that it never names are absent from every photo.
 
     Args:
         model: as in `spml_nb.use.predict.open_model`.
@@ -625,7 +902,9 @@ def evaluate_model(
     candidate = _open_candidate(model, per_class, device)
     data = load(dataset, root, scored=True)
     rows, part = _choose_rows(data, part, [candidate])
-    return candidate.score(data, rows, _shared_classes(data, [candidate]), part)
+    is_complete = lists_all_labels(dataset, root)
+    chosen = _choose_classes(data, [candidate], is_complete)
+    return candidate.score(data, rows, chosen, is_complete, part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -635,8 +914,8 @@ class ModelComparison:
     Attributes:
         models: their names.
         scores: of each, over the classes that both models and the photos have.
-        difference: DataFrame of value, low and high (95 % interval over photos), in points: the
-            first model minus the second, for the rows of `LabelScores.total`.
+        difference: DataFrame of value, low and high (95 % interval, over what those of the scores
+            are), in points: the first model minus the second, for the rows of `LabelScores.total`.
     """
 
     models: tuple[str, str]
@@ -650,14 +929,16 @@ class ModelComparison:
         table.insert(0, first, of_first.map('{:.1f}'.format), allow_duplicates=True)
         table.insert(1, second, of_second.map('{:.1f}'.format), allow_duplicates=True)
         names = self.scores[0].classes.index
+        unlisted = self.scores[0].unlisted
         lines = [
             *(
                 f'{name}: {scores.heading}{scores.labels_a_photo:.2f} labels a photo are named, '
                 f'{scores.limit}'
                 for name, scores in zip(self.models, self.scores, strict=True)
             ),
-            f'{self.scores[0].photos:,} photos, and the {len(names)} classes that both models and '
-            f'the photos have: {join_items(names, 20)}',
+            f'{self.scores[0].photos:,} photos, and the {len(names)} classes that both models'
+            f'{"" if unlisted else " and the photos"} have: {join_items(names, 20)}',
+            *filter(None, (describe_unlisted(unlisted), self.scores[0].resampling)),
             '',
             table.to_string(),
             '',
@@ -687,6 +968,16 @@ class ModelComparison:
         )
 
 
+def _subtract(first: LabelScores, second: LabelScores) -> pd.DataFrame:
+    "`ModelComparison.difference`."
+    difference = _interval(first.samples - second.samples, first.units)
+    # all photos differ in the same way, so samples of them say nothing
+    is_rigid = (difference.high - difference.low < 1e-9) & (difference.value.abs() > 1e-9)
+    difference.loc[is_rigid, 'low'] = first.total.low - second.total.high
+    difference.loc[is_rigid, 'high'] = first.total.high - second.total.low
+    return difference
+
+
 def compare_models(
     models: tuple[str | Path, str | Path],
     dataset: str | Path,
@@ -710,8 +1001,11 @@ def compare_models(
     candidates = [_open_candidate(model, per_class, device) for model in models]
     data = load(dataset, root, scored=True)
     rows, part = _choose_rows(data, part, candidates)
-    names = _shared_classes(data, candidates)
-    first, second = (candidate.score(data, rows, names, part) for candidate in candidates)
-    difference = _interval(first.samples - second.samples, first.photos - first.unused)
+    is_complete = lists_all_labels(dataset, root)
+    chosen = _choose_classes(data, candidates, is_complete)
+    first, second = (
+        candidate.score(data, rows, chosen, is_complete, part) for candidate in candidates
+    )
+    difference = _subtract(first, second)
     first_name, second_name = (os.path.basename(os.path.normpath(model)) for model in models)
     return ModelComparison((first_name, second_name), (first, second), difference)

@@ -19,6 +19,7 @@ from spml_nb.data.folder import (
     Listing,
     explain_split,
     read_folder,
+    split_by_name,
     split_by_row,
 )
 from spml_nb.data.loading import load
@@ -834,6 +835,23 @@ def test_what_is_drawn_cuts_no_group(folder, n, each):
     assert set(data.split) == {'train', 'val', 'test'} and data.drawn == ('test', 'val')
     if n == 400:
         assert abs((data.split == 'test').mean() - 0.2) < 0.1
+
+
+@pytest.mark.parametrize('each', [1, 4])
+def test_parts_that_were_drawn_before_a_column_split_was_written_are_drawn_again(folder, each):
+    text, names = grouped(60, each)
+    path = folder(text, names)
+    before = load(path)
+    table = pd.read_csv(path / 'labels.csv')
+    for parts, kept in ((('test', 'val'), ()), (('val',), ('test',))):
+        marked = np.where(
+            np.isin(before.split, kept), before.split, np.resize(['train', 'val'], 60)
+        )
+        marked = np.append('test', marked[1:]) if not kept else marked
+        table.assign(split=marked).to_csv(path / 'labels.csv', index=False)
+        changed = load(path)
+        assert (changed.split != before.split).any()
+        assert (split_by_name(changed, path, parts).split == before.split).all()
 
 
 def test_a_photo_without_a_group_has_the_part_of_its_name(folder):

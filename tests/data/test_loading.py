@@ -111,6 +111,31 @@ def test_classes_never_used_or_without_training_positives_are_kept_with_a_warnin
         load(path, min_positives=3)
 
 
+@pytest.mark.silent('C2')
+def test_groups_in_different_parts_are_told_before_training(folder):
+    parts = ('train', 'train', 'train', 'val', 'test', 'test')
+    names = [f'{k}.jpg' for k in range(6)]
+
+    def write(groups, split=parts):
+        rows = [
+            f'{name},{("red|blue", "red", "blue")[k % 3]},{part},{group}'
+            for k, (name, part, group) in enumerate(zip(names, split, groups, strict=True))
+        ]
+        return folder('\n'.join(['image,labels,split,group', *rows]), names)
+
+    with pytest.warns(UserWarning, match='set: photos of a group are in different parts') as told:
+        load(write(['a', '', 'b', 'b', 'a', '']))
+    (said,) = {str(warning.message) for warning in told}
+    assert ': 2 groups, a, b. Give' in said
+    for groups, scored in (
+        (['a', 'a', '', 'b', 'c', 'c'], False),
+        (['a', '', 'b', 'b', 'a', ''], True),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter('error')
+            load(write(groups), scored=scored)
+
+
 # ---- names and folders
 
 

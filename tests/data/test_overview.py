@@ -404,10 +404,12 @@ def test_groups_are_counted_and_those_in_two_parts_are_named(photo_folder):
     table.to_csv(photo_folder / 'labels.csv', index=False)
     text = check_folder(photo_folder).text
     assert '20 photos share 5 groups, the largest site 0 with 4; 40 share none' in text
-    assert 'Groups in different parts' not in text
+    assert 'photos of a group are in different parts' not in text
     table['split'] = ['test' if k % 4 == 0 else 'train' for k in range(60)]
     table.to_csv(photo_folder / 'labels.csv', index=False)
-    assert ': 5, site 0, site 1' in check_folder(photo_folder).text
+    text = check_folder(photo_folder).text
+    assert text.count('photos of a group are in different parts') == 1
+    assert ': 5 groups, site 0, site 1' in text
 
 
 def test_drawing_the_parts_anew_is_advised_only_where_the_command_would_do_it(photo_folder):

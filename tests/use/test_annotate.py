@@ -514,6 +514,66 @@ def test_one_half_of_the_sample_chooses_and_the_other_measures(folder):
     assert Counter(Sheet(folder, sample=12).part.values()) == {'test': 8, 'val': 4}
 
 
+def write_groups(folder, sizes, header='image,positives,group'):
+    "A table in which photos, in the order of their names, share groups of these sizes."
+    images = sorted(Sheet(folder, CLASSES).images)
+    groups = [f'site {k}' for k, size in enumerate(sizes) for _ in range(size)]
+    groups += [''] * (len(images) - len(groups))
+    rows = [f'{image},cat,{group}' for image, group in zip(images, groups, strict=True)]
+    (folder / 'labels.csv').write_text('\n'.join([header, *rows]))
+    return dict(zip(images, groups, strict=True))
+
+
+def find_mixed_groups(parts, group_of):
+    "The groups that have photos in several parts."
+    found = {}
+    for image, part in parts.items():
+        if group_of[image]:
+            found.setdefault(group_of[image], set()).add(part)
+    return {group for group, of_group in found.items() if len(of_group) > 1}
+
+
+@pytest.mark.silent('C2')
+@pytest.mark.parametrize('sizes', [[3] * 10, [2] * 5, [7, 7, 7]])
+def test_photos_of_a_group_are_in_one_part_from_the_first_answer_on(folder, sizes):
+    group_of = write_groups(folder, sizes)
+    sheet = Sheet(folder, CLASSES, sample=8)
+    count = Counter(sheet.part.values())
+    assert len(sheet.part) >= 8 and min(count.values()) >= 4
+    held = {group_of[image] for image in sheet.part} - {''}
+    assert all(image in sheet.part for image, group in group_of.items() if group in held)
+    assert not find_mixed_groups(sheet.part, group_of)
+    for k, image in enumerate(sheet.waiting(full=True)):
+        sheet.answer(image, CLASSES[: k % 4])
+        split = sheet.table().split
+        assert not find_mixed_groups(split, group_of) and (split == 'train').any()
+        again = Sheet(folder, sample=8)
+        assert again.part == sheet.part and set(again.sample) == set(sheet.sample)
+    assert Sheet(folder, sample=12).part.items() >= sheet.part.items()
+    assert set(split[split != 'train'].index) == set(sheet.sample)
+
+
+def test_groups_that_leave_no_photo_for_training_are_refused(folder):
+    write_groups(folder, [20, 10])
+    with pytest.raises(SpmlError, match='takes the photos of all groups, so that none is left'):
+        Sheet(folder, CLASSES, sample=8)
+    assert len(Sheet(folder, CLASSES, sample=30).sample) == 30  # all were wanted
+    assert Sheet(folder, CLASSES).sample == []
+
+
+def test_a_given_part_is_kept_though_its_group_is_in_two(folder):
+    group_of = write_groups(folder, [3] * 10)
+    table = pd.read_csv(folder / 'labels.csv')
+    table['split'] = ['test'] + ['train'] * 29
+    table.to_csv(folder / 'labels.csv', index=False)
+    sheet = Sheet(folder, CLASSES)
+    (tested,) = sheet.sample
+    sheet.answer(tested, ['dog'])
+    assert sheet.table().split.eq('test').sum() == 1
+    larger = Sheet(folder, CLASSES, sample=3).part
+    assert {group_of[image] for image in larger if larger[image] == 'test'} == {group_of[tested]}
+
+
 # ---- names that no table can hold
 
 

@@ -4,6 +4,7 @@ use it, and refused without such photos.
 
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,9 +16,10 @@ from trained import change_threshold
 from spml_nb import metrics, training
 from spml_nb.base.errors import SpmlError
 from spml_nb.cli import main
+from spml_nb.data import load
 from spml_nb.data.labels import FULL_PHOTOS, FULL_PHOTOS_GUIDE
 from spml_nb.runs.folder import CALIBRATION, open_run
-from spml_nb.use.calibrate import _cross_validate, calibrate
+from spml_nb.use.calibrate import FEW_CALIBRATION_PHOTOS, _cross_validate, calibrate
 from spml_nb.use.export import export
 from spml_nb.use.model_card import write_model_folder
 from spml_nb.use.predict import open_model, predict
@@ -32,12 +34,15 @@ def run(made, tmp_path):
     return change_threshold(made.copy('linear', tmp_path), 1 - 1e-7)
 
 
-def sample(made, folder, rows, **columns):
+def sample(made, folder, rows, are_copies=False, **columns):
     """Some of the photos as a folder, with other columns beside or instead of `labels` (None:
-    without it).
+    without it). They show the same, but are other files than those that trained the run, unless
+    they are copies.
     """
     folder.mkdir()
-    (folder / 'images').symlink_to(made.folder / 'images')
+    shutil.copytree(made.folder / 'images', folder / 'images')
+    for photo in [] if are_copies else (folder / 'images').rglob('*.*'):
+        photo.write_bytes(photo.read_bytes() + b' ')
     table = (
         pd.read_csv(made.folder / 'labels.csv')[['image', 'labels']].iloc[rows].assign(**columns)
     )
@@ -47,7 +52,8 @@ def sample(made, folder, rows, **columns):
 
 def test_the_threshold_is_the_best_of_the_sample_and_everybody_reads_it(made, run, tmp_path):
     rows = np.arange(0, 48, 3)
-    folder, before = sample(made, tmp_path / 'few', rows), open_model(run).threshold
+    before = open_model(run).threshold
+    folder = sample(made, tmp_path / 'few', rows)
     result = (run / 'result.json').read_bytes()
     found = calibrate(run, folder)
     data = made.data.labels[rows] > 0
@@ -81,15 +87,19 @@ def test_the_threshold_is_the_best_of_the_sample_and_everybody_reads_it(made, ru
         and 'epoch and the threshold' not in text
     )
     assert '16 of them chose its threshold' in evaluate_model(run, folder, 'all').heading
-    tested = sum(row in rows for row in made.data.rows('test'))
-    assert 0 < tested < 16  # whatever the folder is called
-    assert f'{tested} of them chose its threshold' in evaluate_model(run, made.folder).heading
     exported = export(run, tmp_path / 'again.safetensors')  # which photos, it does not say
     assert 'its threshold was chosen on photos of this' in evaluate_model(exported, folder).heading
     assert calibrate(run, folder) == found  # beside the training's, whatever was in use
     assert (run / 'result.json').read_bytes() == result
     (run / CALIBRATION).unlink()
     assert open_model(run).threshold == before
+
+
+def test_photos_that_chose_are_known_in_any_folder(made, run, tmp_path):
+    rows = np.delete(np.arange(48), made.data.rows('train')[0])  # or it is its own folder
+    calibrate(run, sample(made, tmp_path / 'copies', rows, are_copies=True))
+    tested = len(made.data.rows('test'))
+    assert f'{tested} of them chose its threshold' in evaluate_model(run, made.folder).heading
 
 
 def test_the_command_says_what_changed(made, run, tmp_path, capsys):
@@ -240,7 +250,7 @@ def test_of_a_table_with_parts_the_validation_photos_choose_and_the_test_photos_
     found = calibrate(run, folder)
     rows = range(0, 24, 2)
     assert found.photos == 12
-    assert found.photo_hashes == [made.data.photo_hashes[row] for row in rows]
+    assert found.photo_hashes == [load(folder, scored=True).photo_hashes[row] for row in rows]
     marked = sample(made, tmp_path / 'test', range(24), split='test')
     assert calibrate(run, marked).photos == 24  # nothing else could choose
 
@@ -270,6 +280,117 @@ def test_photos_with_unknown_labels_do_not_count(made, run, tmp_path):
         match="'none' has no photo with all 3 labels known; .* blue",
     ):
         calibrate(run, sample(made, tmp_path / 'none', range(48), labels=None, **cells))
+
+
+def test_copies_of_photos_that_trained_the_run_do_not_choose(made, run, tmp_path):
+    trained = made.data.rows('train')[1:]
+    held_out = np.flatnonzero(made.data.split != 'train')
+    rows = np.sort([*trained, *held_out])
+    copies = sample(made, tmp_path / 'copies', rows, are_copies=True)
+    found = calibrate(run, copies)
+    assert (found.photos, found.left_out) == (len(held_out), len(trained))
+    assert found.photo_hashes == [made.data.photo_hashes[row] for row in held_out]
+    alone = calibrate(run, sample(made, tmp_path / 'alone', held_out, are_copies=True))
+    assert found.threshold == alone.threshold and alone.left_out == 0
+    assert f'left out because they trained the run: {len(trained)} ' in str(found)
+    assert 'left out' not in str(alone) and 'is not known' not in str(alone)
+
+
+def test_a_sample_that_is_almost_all_of_trained_photos_is_refused(made, run, tmp_path):
+    rows = [*made.data.rows('train')[:15], *made.data.rows('test')[:3]]
+    with pytest.raises(SpmlError, match='18 photos of .few. .* 15 trained the run and are left'):
+        calibrate(run, sample(made, tmp_path / 'few', rows, are_copies=True))
+    assert not (run / CALIBRATION).exists()
+
+
+def own_folder(made, tmp_path):
+    "A run on a folder of one's own, whose table can change. Returns: both folders."
+    folder = shutil.copytree(made.folder, tmp_path / 'own')
+    run = made.copy('linear', tmp_path)
+    config = json.loads((run / 'config.json').read_text())
+    (run / 'config.json').write_text(json.dumps(config | {'dataset': str(folder)}))
+    return folder, change_threshold(run, 1 - 1e-7)
+
+
+@pytest.mark.parametrize('kept', [(), ('test',)])
+def test_photos_that_trained_do_not_choose_if_the_parts_of_their_folder_change(
+    made, tmp_path, kept
+):
+    """Of a table without the column `split`, photos are marked after the training; then of one that
+    had test photos marked.
+    """
+    folder, run = own_folder(made, tmp_path)
+    assert calibrate(run, folder).left_out == 0
+    before = made.data.split
+    marked = np.where(np.isin(before, kept), before, 'train').astype(object)
+    marked[before == 'val'] = 'val'
+    marked[made.data.rows('train')[:20]] = 'val'
+    if not kept:
+        marked[made.data.rows('test')[:5]] = 'val'
+        marked[made.data.rows('train')[20:25]] = 'test'
+    table = pd.read_csv(folder / 'labels.csv').assign(split=marked)
+    table.to_csv(folder / 'labels.csv', index=False)
+    stays = (marked == 'val') & (before != 'train')
+    if stays.sum() < FEW_CALIBRATION_PHOTOS:
+        with pytest.raises(SpmlError, match='20 trained the run and are left out'):
+            calibrate(run, folder)
+        return
+    with pytest.warns(UserWarning, match='parts have changed .* are left out'):
+        found = calibrate(run, folder)
+    assert (found.photos, found.left_out) == (stays.sum(), 20)
+
+
+def test_a_folder_that_no_longer_tells_which_photos_trained_is_said(made, tmp_path):
+    folder, run = own_folder(made, tmp_path)
+    table = pd.read_csv(folder / 'labels.csv')[:40]
+    table.assign(split=np.resize(['train', 'val', 'test'], 40)).to_csv(
+        folder / 'labels.csv', index=False
+    )
+    with pytest.warns(UserWarning, match='own: .* have changed since .* may have trained the run'):
+        found = calibrate(run, folder)
+    assert found.left_out is None and 'is not known' in str(found)
+    shutil.rmtree(folder)
+    other = calibrate(run, sample(made, tmp_path / 'few', range(20)))
+    assert other.left_out is None and 'is not known' in str(other)
+
+
+def test_a_run_that_was_trained_on_its_validation_photos_is_not_calibrated_on_them(made, tmp_path):
+    folder, run = own_folder(made, tmp_path)
+    config = json.loads((run / 'config.json').read_text())
+    change = {'hold_out': False, 'selection': 'last'}
+    (run / 'config.json').write_text(json.dumps(config | change))
+    logits = dict(np.load(run / 'logits.npz'))
+    np.savez(run / 'logits.npz', test=logits['test'])
+    count = len(made.data.rows('val'))
+    with pytest.raises(SpmlError, match=f'{count} trained the run and are left out'):
+        calibrate(run, folder)
+
+
+def test_gains_of_groups_are_measured_on_other_groups():
+    """20 groups of 10 equal photos. Their labels are chance, so that a threshold gains nothing on
+    other groups, and an interval over single photos would be too narrow.
+    """
+    rng = np.random.default_rng(0)
+    p, labels = photos_by(rng, 20, [0, 0, 0])
+    groups = np.repeat(np.arange(20), 10)
+    one = _cross_validate(p, labels, 0.999)
+    ten = _cross_validate(p[groups], labels[groups], 0.999, groups)
+    assert np.allclose(one[0], ten[0])
+    alone = _cross_validate(p[groups], labels[groups], 0.999)
+    assert alone[0][1] < 0.5 * ten[0][1]
+
+
+def test_groups_of_the_table_choose_and_are_said(made, run, tmp_path):
+    groups = [str(k // 4) for k in range(40)]
+    found = calibrate(run, sample(made, tmp_path / 'ten', range(40), group=groups))
+    assert found.groups == 10 and 'over 10 groups of photos' in str(found)
+    alone = calibrate(run, sample(made, tmp_path / 'alone', range(40)))
+    assert alone.groups is None and 'groups' not in str(alone)
+    assert (found.threshold, found.f1) == (alone.threshold, alone.f1) and found.gain != alone.gain
+    with pytest.warns(UserWarning, match='only 4 groups of fully labelled photos chose'):
+        calibrate(run, sample(made, tmp_path / 'four', range(40), group=[k % 4 for k in range(40)]))
+    single = calibrate(run, sample(made, tmp_path / 'one', range(40), group='all', split='test'))
+    assert single.gain is None and 'of one group' in str(single)
 
 
 def test_of_the_folder_that_it_was_trained_on_only_validation_photos_count(made, run):

@@ -191,6 +191,28 @@ def test_with_complete_test_labels_the_interval_is_that_of_the_runs_own_scores(c
     )
 
 
+@pytest.mark.silent('A4')
+def test_with_few_validation_photos_labelled_in_full_it_says_what_was_measured(photo_folder, quick):
+    table = pd.read_csv(photo_folder / 'labels.csv')
+    names, parts = ['red', 'blue', 'bright'], ('train', 'train', 'val', 'test')
+    rows = [','.join(['image', *names, 'split'])]
+    for k, (image, labels) in enumerate(zip(table.image, table.labels, strict=True)):
+        there, is_full = labels.split('|'), k % 4 == 3 or k % 16 == 2
+        cells = ['1' if name in there else '0' for name in names]
+        if not is_full:
+            cells = ['1' if name == there[-1] else '' for name in names]
+        rows.append(','.join([image, *cells, parts[k % 4]]))
+    (photo_folder / 'labels.csv').write_text('\n'.join(rows))
+    told = []
+    compare(photo_folder, ('an',), seeds=1, tell=told.append)
+    (run,) = sweeps.load_finished_runs().query('seed == 0').itertuples()
+    assert (run.selected_by, run.val_truth) == ('observed_auc', 'partly known')
+    measured = f'{run.observed_val_auc:.1f} % observed AUC against observed labels (unknown ones'
+    assert measured in told[-1] and 'known labels' not in told[-1]
+    assert 'validation: observed AUC against observed labels (unknown ones as neg' in told[-1]
+    assert 'val photos count' not in told[-1] and 'of val are missing' not in told[-1]
+
+
 def test_after_a_correction_of_the_table_old_runs_do_not_pass_for_new_ones(one_label_each):
     compare(one_label_each, ('an',), seeds=2, tell=lambda line: None)
     table = pd.read_csv(one_label_each / 'labels.csv')
@@ -389,7 +411,7 @@ JUDGED = pd.DataFrame(
         'half': [0.4, math.nan],
         'test_measure': 'mAP',
         'over': [1.9, 0.0],
-        'over_half': [0.5, math.nan],
+        'over_half': [0.5, 0.0],
         'p': [0.01, math.nan],
     }
 )
@@ -397,6 +419,8 @@ JUDGED = pd.DataFrame(
 
 def test_the_picture_names_the_method_that_the_others_are_compared_with():
     assert b'over em' in comparison.draw_comparison(JUDGED, 'two')
+    same = JUDGED.assign(over=0.0, over_half=[math.nan, 0.0], p=math.nan)  # one seed, equal runs
+    assert b'over em' in comparison.draw_comparison(same, 'two')
 
 
 def test_a_title_of_any_length_fits_the_picture():

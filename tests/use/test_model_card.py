@@ -5,6 +5,7 @@ model that works from it.
 import json
 import re
 import shlex
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -145,6 +146,15 @@ def test_what_was_not_chosen_is_not_said_to_be(made, tmp_path, monkeypatch, hold
             in text
         )
         assert 'validation photos' not in text and 'They are not calibrated. ' in text
+
+
+@pytest.mark.parametrize('selected_by', ['last', 'clean_map'])
+def test_an_epoch_that_validation_could_not_choose_is_the_last(made, selected_by):
+    result, calibration = {'scores': {'selected_by': selected_by}}, None
+    run = SimpleNamespace(
+        config=Config(dataset='photos'), result=lambda: result, calibration=lambda: calibration
+    )
+    assert model_card.describe_data(run, made.data)['last'] == (selected_by == 'last')
 
 
 def test_the_command_survives_the_shell():

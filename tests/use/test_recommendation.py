@@ -16,6 +16,7 @@ from spml_nb.runs.config import Config
 from spml_nb.sweeps.search import Row
 from spml_nb.use import recommendation
 from spml_nb.use.recommendation import MethodResult, Naming, judge_methods, read_method_result
+from spml_nb.use.scoring import bootstrap_deviations
 
 
 def test_classes_that_nobody_could_learn_do_not_choose():
@@ -39,7 +40,7 @@ def test_classes_that_nobody_could_learn_do_not_choose():
     assert (
         table.loss.tolist() == ['an', 'em']
         and table.validation.tolist() == [70, 60]
-        and 'On validation: an 70.0 %' in said
+        and said.startswith('Take an: it is the best on validation, 70.0 %')
     )
 
 
@@ -93,6 +94,7 @@ def experience(monkeypatch):
     taught = {
         'methods': {'hml': 3.0, 'em': 2.0, 'an': 0.0},
         'sets': 6,
+        'spread': 1.1,
         'photos': {'50': 2.6},
         'observed': 1.5,
         'observed_map': 4.5,
@@ -402,6 +404,98 @@ def only(line, *seeds):
     return dataclasses.replace(line, runs=line.runs.loc[list(seeds)])
 
 
+def without_samples(line):
+    return dataclasses.replace(line, resampled={'validation': {}, 'test': {}})
+
+
+BEHIND = {'an': 60.0, 'em': 62.0, 'hml': 30.0}
+
+
+@pytest.mark.silent('A3')
+@pytest.mark.parametrize('lost', [False, True])
+def test_with_one_seed_a_method_far_behind_is_not_taken_for_an_equal(lost):
+    methods = [made_up(loss, [val] * 3, [val] * 3) for loss, val in BEHIND.items()]
+    methods = [without_samples(each) for each in methods] if lost else methods
+    for of_one in ([only(each, 0) for each in methods], [*methods[:2], only(methods[2], 1)]):
+        said = judge_methods(of_one)[1]
+        assert said.startswith('Take em: it is the best on validation, 62.0 %')
+        assert 'one seed, which decides nothing' in said
+        assert 'To be surer: train more seeds (--seeds 3 or more).' in said
+        assert 'hardly help' not in said and 'nan' not in said
+
+
+def test_with_one_seed_the_photos_alone_say_which_methods_are_near():
+    em, hml = made_up('em', [52.0], [63.0]), made_up('hml', [51.9], [62.0])
+    said = judge_methods([only(AN, 0), em, hml])[1]
+    gap = hml.resampled['validation'][0] - em.resampled['validation'][0]
+    half = 1.96 * gap.std(ddof=1)
+    assert said.startswith('Take hml: validation cannot tell em and hml apart')
+    assert f'hml 0.1 ± {half:.1f} points lower (± over photos alone, as there is one seed).' in said
+    assert 'To be surer: train more seeds (--seeds 3 or more).' in said
+    gone = judge_methods([*map(without_samples, (only(AN, 0), em, hml))])[1]
+    assert gone.startswith('Take em: it is the best on validation')
+
+
+def test_the_same_run_of_one_seed_is_called_so_and_is_not_what_others_are_compared_with():
+    an, em = only(AN, 0), made_up('em', [42.0], [63.0])
+    table, said = judge_methods([dataclasses.replace(an, row=Row('bce')), an, em])
+    assert 'Same runs as bce here: an.' in said and 'apart' not in said
+    base = table.set_index('loss').loc['an']
+    assert base[['over', 'over_half']].tolist() == [0, 0] and math.isnan(base.p)
+    assert table.over_half.isna().tolist() == (table.loss != 'an').tolist()
+
+
+@pytest.mark.silent('A3')
+def test_a_gain_on_other_photos_does_not_outweigh_a_larger_deficit_here():
+    em = made_up('em', [68.0, 68.4, 67.6], [63.0, 63.1, 63.2])
+    hml = made_up('hml', [58.7, 61.7, 64.7], [62.0, 62.1, 62.2])
+    gap = hml.estimate_gain(em, 'validation')
+    assert gap.mean == pytest.approx(-6.3) and gap.high > 0  # not significant, and yet no tie
+    said = judge_methods([AN, em, hml])[1]
+    assert said.splitlines()[0] == (
+        'Take em: validation cannot tell em and hml apart for sure, and the 6.3 points by which '
+        "em leads count for more than the 1.0 that hml did better on the project's 6 sets of "
+        'photos.'
+    )
+    said = judge_methods([dataclasses.replace(hml, row=Row('an')), em], complete=True)[1]
+    assert said.startswith('Take em: ')  # the plain loss is not as good
+    zlpr = dataclasses.replace(hml, row=Row('zlpr'))  # of which nothing is known
+    assert judge_methods([AN, em, zlpr])[1].startswith('Take em: ')
+
+
+def test_a_measured_gain_is_weighed_by_the_precision_of_both():
+    gap = statistics.estimate_effect([-0.4, -0.6, -0.5], image_error=1.0)
+    precision = np.array([1 / gap.error**2, 1 / 1.1**2])
+    expected = recommendation._expect_lead(gap, 0.8)
+    assert expected == pytest.approx(np.average([-0.5, 0.8], weights=precision))
+    assert recommendation._expect_lead(gap, 0.4) == gap.mean  # the deficit is larger
+    assert recommendation._expect_lead(gap, -1.0) == gap.mean
+
+
+def test_observed_auc_is_said_to_be_against_observed_labels_though_some_are_known():
+    given = Config(loss='an', dataset='mini_voc', backbone='mini', device='cpu')
+    scores = {
+        'val_map': 50.0,
+        'test_map': 60.0,
+        'observed_val_auc': 70.0,
+        'val_truth': 'partly known',
+        'test_truth': 'complete',
+        'selected_by': 'observed_auc',
+        'run': 'r',
+    }
+    known = pd.DataFrame([scores], index=[sweeps.run_key(given)])
+    method = read_method_result(Row('an'), [given], known, np.ones((2, 2)))
+    said = judge_methods([method])[1]
+    assert '70.0 % observed AUC against observed labels (unknown ones as negatives)' in said
+
+
+def test_with_one_seed_a_method_far_behind_is_not_taken_for_naming_more():
+    em = naming(made_up('em', [52.0], [60.0]), NARROW)
+    an = naming(made_up('an', [20.0], [60.0]), RICH)
+    for lines in ([an, em], [*map(without_samples, (an, em))]):
+        assert judge_methods(lines)[1].startswith('Take em: ')
+
+
 LATE = made_up('an', [50.0, 51.0, 58.0], [60.0, 61.0, 62.0])
 LUCKY = made_up('em', [40.0, 55.0, 55.0], [50.0, 64.0, 65.0])
 
@@ -413,7 +507,7 @@ def test_methods_are_compared_on_the_seeds_that_all_share():
         and table.seeds.tolist() == [1, 1]
         and table.test.tolist() == [62, 65]
     )  # with its seeds alone EM would be first
-    assert 'with one seed, which decides nothing' in said and said.splitlines()[-2:] == [
+    assert 'one seed decides nothing' in said and said.splitlines()[-2:] == [
         'em: 1 of 3 seeds (the others diverged or have not finished).',
         'All numbers use only the seeds that every method has: 1 of 3.',
     ]
@@ -515,3 +609,19 @@ def test_without_an_the_first_method_is_what_the_others_are_compared_with():
     ) and judge_methods([AN])[1].startswith(
         'Only an has finished, so there is nothing to compare: on validation, 50.5 % mAP'
     )
+
+
+@pytest.mark.parametrize('by_auc', [False, True])
+def test_scores_are_resampled_by_groups_of_photos(by_auc):
+    "Of 8 groups of 5 equal photos, each counts as one photo, and few of them spread wider."
+    rng = np.random.default_rng(0)
+    targets = np.where(rng.random((8, 3)) < 0.5, 1, -1)
+    scores = rng.normal(size=(8, 3)) + targets
+    groups = np.repeat(np.arange(8), 5)
+    one = recommendation._resample(scores, targets, by_auc, 'skip')
+    many = scores[groups], targets[groups], by_auc, 'skip'
+    five = recommendation._resample(*many, groups)
+    assert five.std() == pytest.approx(one.std() * bootstrap_deviations(8) / 1.959964)
+    assert recommendation._resample(*many).std() < 0.6 * one.std()
+    single = recommendation._resample(*many, np.zeros(40, int))
+    assert np.ptp(single) < 1e-9

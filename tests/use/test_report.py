@@ -105,6 +105,19 @@ def test_the_measure_that_chose_is_shown(made, partly, tmp_path):
     assert 'validation mAP (%)' in page and 'AUC' not in page
 
 
+@pytest.mark.silent('A4')
+def test_what_chose_is_not_called_known_labels_where_unknown_ones_counted_as_negatives(
+    partly, tmp_path
+):
+    run = tmp_path / partly.folder.name
+    shutil.copytree(partly.folder, run)
+    result = json.loads((run / 'result.json').read_text())
+    result['scores']['val_truth'] = 'partly known'  # few validation photos are labelled in full
+    (run / 'result.json').write_text(json.dumps(result))
+    page = write_report(run, tmp_path / 'page.html').read_text()
+    assert 'validation photos, against observed labels (unknown ones as negatives)' in page
+
+
 @pytest.mark.parametrize('of_one_label', [False, True])
 def test_thresholds_of_classes_are_suggested_with_what_they_leave_without_a_name(
     made, partly, tmp_path, of_one_label

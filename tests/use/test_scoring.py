@@ -24,6 +24,7 @@ from spml_nb.use.predictor import predict_rows
 from spml_nb.use.scoring import (
     FEWEST_TO_STOP,
     REPEATS,
+    _subtract,
     bootstrap_deviations,
     compare_models,
     evaluate_model,
@@ -241,8 +242,123 @@ def test_a_rare_class_that_a_draw_of_photos_misses_does_not_count_there():
     y = np.full((40, 2), -1)
     y[0, 0] = y[::2, 1] = 1
     p = np.where(y > 0, 0.9, 0.1)
-    row = score_labels(p, y, ['rare', 'usual'], 0.5).total.loc['mAP']
-    assert (row.low, row.value, row.high) == (100, 100, 100)
+    found = score_labels(p, y, ['rare', 'usual'], 0.5)
+    assert (found.samples['mAP'] == 100).all()
+
+
+def test_where_all_is_right_the_interval_is_that_of_a_share_and_the_plan_knows_it():
+    p = np.where(np.arange(30)[:, None] % 3 == np.arange(3), 0.9, 0.1)
+    labels = np.where(p > 0.5, 1, -1).astype(np.int8)
+    found = score_labels(p, labels, list('abc'), 0.5)
+    low = wilson_interval(30, 30)[0]
+    assert np.allclose(found.total[['value', 'low', 'high']], [100, low, 100])
+    plan = plan_sample(found, 5)
+    assert plan.half_width == pytest.approx(100 - low) and plan.needed > 60
+    assert 'enough' not in str(plan)
+    # one error more may not narrow it
+    p[0] = p[1]
+    worse = score_labels(p, labels, list('abc'), 0.5)
+    assert (worse.total.low < found.total.low).all()
+    none = score_labels(np.where(labels > 0, 0.4, 0.6), labels, list('abc'), 0.5)
+    high = wilson_interval(0, 30)[1]
+    assert np.allclose(none.total.loc['recall'], [0, 0, high])
+    of_two = score_labels(p[1:3], labels[1:3], list('abc'), 0.5)
+    assert of_two.total.low['precision'] < 40
+    assert score_labels(p[1:2], labels[1:2], list('abc'), 0.5).total.low.isna().all()
+
+
+def test_two_models_of_which_one_is_always_right_do_not_differ_by_an_exact_number(made):
+    p = np.where(np.arange(30)[:, None] % 3 == np.arange(3), 0.9, 0.1)
+    labels = np.where(p > 0.5, 1, -1).astype(np.int8)
+    right, wrong = (score_labels(each, labels, list('abc'), 0.5) for each in (p, 1 - p))
+    row = _subtract(right, wrong).loc['recall']
+    assert row.value == row.high == 100 and 70 < row.low < 90
+    assert (_subtract(right, right) == 0).all(None)
+
+
+def test_groups_of_equal_photos_count_as_one_photo_each():
+    p, labels = drawn(0, n=40)
+    groups = np.repeat(np.arange(40), 5)
+    one = score_labels(p, labels, list('abcd'), 0.5)
+    five = score_labels(p[groups], labels[groups], list('abcd'), 0.5, groups=groups)
+    assert np.allclose(one.total, five.total) and one.groups is None and five.groups == 40
+    assert one.units == five.units == 40
+    alone = score_labels(p[groups], labels[groups], list('abcd'), 0.5)
+    for found, wide in ((alone.total, five.total), (alone.classes, five.classes)):
+        assert ((found.high - found.low) < 0.7 * (wide.high - wide.low)).all()
+    assert 'over 40 groups of photos' in str(five) and 'groups' not in str(alone)
+    plan, of_photos = plan_sample(five, 5), plan_sample(one, 5)
+    assert plan.needed == pytest.approx(5 * of_photos.needed, abs=5)
+    assert '200 fully labelled photos of 40 groups' in str(plan) and 'of other groups' in str(plan)
+    # as few groups as this may have a narrow interval by chance
+    few = score_labels(p[groups[:50]], labels[groups[:50]], list('abcd'), 0.5, groups=groups[:50])
+    assert plan_sample(few, 99).needed == 5 * FEWEST_TO_STOP
+
+
+def test_photos_of_one_group_have_no_interval():
+    p, labels = drawn(0, n=40)
+    found = score_labels(p, labels, list('abcd'), 0.5, groups=np.zeros(40, int))
+    assert found.total.low.isna().all() and found.classes.low.isna().all()
+    assert 'of one group' in str(found)
+    with pytest.raises(SpmlError, match='40 photos of one group. Label some photos of other'):
+        plan_sample(found, 5)
+
+
+@pytest.mark.slow
+def test_intervals_over_groups_cover_as_often_as_they_say():
+    """200 times 10 groups of 20 alike photos; intervals over single photos cover less than half as
+    often.
+    """
+    rng, groups = np.random.default_rng(0), np.repeat(np.arange(10), 20)
+    p, labels = guesses(20000)
+    true = score_labels(p, labels, list('abcd'), 0.5).total.value['micro-F1']
+    covered = np.zeros((200, 2), bool)
+    for k in range(200):
+        rows = rng.choice(len(p), 10, replace=False)[groups]
+        for of, each in enumerate((groups, None)):
+            total = score_labels(p[rows], labels[rows], list('abcd'), 0.5, groups=each).total
+            covered[k, of] = total.low['micro-F1'] <= true <= total.high['micro-F1']
+    by_groups, by_photos = covered.mean(0)
+    assert by_groups >= 0.88 and by_photos < 0.5
+
+
+def test_the_column_group_is_used_by_scores_comparisons_and_the_command(made, tmp_path, capsys):
+    groups = [f'site {k // 6}' if k < 42 else '' for k in range(48)]
+    folder = table(made, tmp_path, lambda rows: rows.assign(group=groups))
+    first, second = made.run('cosine').folder, made.run('frozen').folder
+    found = evaluate_model(first, folder, 'all')
+    assert found.groups == 7 + 6
+    plain = evaluate_model(first, made.folder, 'all')
+    assert found.total.value.equals(plain.total.value) and not found.total.low.equals(
+        plain.total.low
+    )
+    compared = compare_models((first, second), folder, 'all')
+    assert 'over 13 groups of photos' in str(compared)
+    half = bootstrap_deviations(13) * (compared.scores[0].samples - compared.scores[1].samples)[
+        1:
+    ].std(ddof=0)
+    assert np.allclose(compared.difference.high - compared.difference.value, half)
+    words = ['evaluate', str(first), str(folder), '--part', 'all', '--within', '5']
+    assert main(words) == 0 and '48 fully labelled photos of 13 groups' in capsys.readouterr().out
+
+
+def test_a_class_that_a_complete_table_never_names_can_be_named_wrongly(made, tmp_path):
+    run = made.run('linear').folder
+    dark = np.flatnonzero(made.data.labels[:, made.data.class_names.index('bright')] < 0)
+    folder = table(made, tmp_path, lambda rows: rows.iloc[dark])
+    found = evaluate_model(run, folder, 'all')
+    p = predict_rows(open_model(run), made.data, dark)
+    whole = score_labels(p, made.data.labels[dark], made.data.class_names, found.threshold)
+    assert found.total.equals(whole.total) and found.classes.equals(whole.classes)
+    assert (found.absent, found.unlisted) == ((), ('bright',))
+    assert 'counted as absent from every photo' in str(found)
+    compared = compare_models((run, run), folder, 'all')
+    assert compared.scores[0].total.equals(whole.total)
+    assert 'counted as absent from every photo' in str(compared)
+    cells = pd.DataFrame({'blue': [1, 0] * 8, 'red': [0, 1] * 8})  # says nothing about others
+    columns = pd.concat([pd.read_csv(folder / 'labels.csv')[['image']], cells], axis=1)
+    columns.to_csv(folder / 'labels.csv', index=False)
+    assert evaluate_model(run, folder, 'all').absent == ('bright',)
 
 
 def test_a_run_on_its_own_test_photos_gets_its_own_scores(made):
@@ -464,6 +580,11 @@ def test_models_are_compared_over_the_classes_that_both_have(made, tmp_path):
     first = [name for name in made.data.class_names if name != 'bright']
     folder = table(made, tmp_path, lambda rows: rows.assign(labels=first[0]))
     found = compare_models((run, run), folder, 'all')
+    assert found.scores[0].classes.index.tolist() == made.data.class_names
+    cells = {'labels': None, first[0]: 1, 'loud': 0}
+    columns = pd.read_csv(folder / 'labels.csv').assign(**cells).dropna(axis=1)
+    columns.to_csv(folder / 'labels.csv', index=False)
+    found = compare_models((run, run), folder, 'all')
     assert found.scores[0].classes.index.tolist() == [first[0]]
 
 
@@ -495,18 +616,16 @@ def test_classes_are_matched_by_name(made, tmp_path):
         ),
     )
     found = evaluate_model(run, folder)
-    assert (
-        found.classes.index.tolist() == ['blue', 'red']
-        and found.absent == ('bright',)
-        and 'not scored, because the data do not have them: bright' in str(found)
-    )
+    assert found.classes.index.tolist() == ['blue', 'bright', 'red']
+    assert found.unlisted == ('bright',) and found.classes.present['bright'] == 0
     full = evaluate_model(
         run,
         table(made, tmp_path / 'again', lambda rows: rows.assign(split='test'))
         if (tmp_path / 'again').mkdir() is None
         else '',
     )
-    assert full.classes.loc[['blue', 'red'], 'right'].tolist() == found.classes.right.tolist()
+    both = ['blue', 'red']
+    assert full.classes.right[both].tolist() == found.classes.right[both].tolist()
     shutil.rmtree(folder)
     other = table(made, tmp_path, lambda rows: rows.assign(labels='loud', split='test'))
     with pytest.raises(

@@ -51,6 +51,14 @@ MISSING = '–'
 RULE_NAMES = RULES | NEGATIVE_RULES
 
 
+_NAMED = {
+    f'{column}_{way}': f'{name}, {WAYS[way]}'
+    for way in ('lee_liu', 'observed_f1')
+    for column, name in (('named', 'labels'), ('none', '% without any'))
+}
+_LOST = {'right': '% right', 'lost': 'points lost', 'worst': 'points lost, worst set and seed'}
+
+
 def format_observed_choice(
     trials: pd.DataFrame, photos: pd.DataFrame, label_trials: pd.DataFrame
 ) -> str:
@@ -77,8 +85,8 @@ def format_observed_choice(
             for column in ('within', 'pick', 'correlation')
         },
         thresholds=_format_numbers(average_thresholds(complete).rename(index=WAYS), 1),
-        named_labels=_format_numbers(count_named_labels(complete), 1),
-        photos=_format_numbers(average_photo_choice(photos), 2),
+        named_labels=_format_numbers(count_named_labels(complete).rename(columns=_NAMED), 1),
+        photos=_format_numbers(average_photo_choice(photos).rename(columns=_LOST), 2),
         label_draws=format_label_draws(joined).rstrip() if len(joined) else '',
     )
 
@@ -223,8 +231,8 @@ def _judge(effect: Effect) -> str:
 
 
 def _measure_experience(measured: pd.DataFrame, trials: pd.DataFrame, photos: pd.DataFrame) -> dict:
-    """What `comparison.read_experience` reads: the mean gain of each method that was run on every
-    set, and what choices lose.
+    """What `recommendation.read_experience` reads: the mean gain of each method that was run on
+    every set, its spread between sets, and what choices lose.
 
     Args:
         measured: as from `gains.gains_of_suites`.
@@ -239,13 +247,16 @@ def _measure_experience(measured: pd.DataFrame, trials: pd.DataFrame, photos: pd
         & measured.gain.notna()
     ]
     by_loss = usual.groupby('loss').gain
-    on_every_set = by_loss.mean()[by_loss.size() == len(DATASETS)]
+    is_on_every_set = by_loss.size() == len(DATASETS)
+    on_every_set = by_loss.mean()[is_on_every_set]
+    spread = by_loss.std()[is_on_every_set].drop('an', errors='ignore').median()
     pick = average_choice_losses(measure_choice_losses(trials), 'pick')['mean']
     lost = average_photo_choice(photos).lost
     return {
         'methods': {loss: round(float(gain), 2) for loss, gain in on_every_set.items()}
         | {'an': 0.0},
         'sets': len(DATASETS),
+        'spread': round(float(spread), 2),
         'photos': {str(n): round(float(value), 2) for n, value in lost.items()},
         'observed': round(float(pick[CHOSEN_RULE]), 2),
         'observed_map': round(float(pick['observed_map']), 2),
