@@ -20,7 +20,7 @@ from . import board, published, without_clean
 from . import gains as all_gains
 from .agreement import agreement_fields, gains_by_source, source_agreement
 from .board import Leaders, find_leaders, method_levels, method_micro_f1
-from .experiments import clean_photos, more_photos, thresholds
+from .experiments import clean_photos, more_photos, second_backbone, thresholds
 from .gains import mechanism_acted_in
 from .published import ORIGINAL_SETS, PHOTOS_SUITE
 from .tables import cell_final_runs, plan_cell, read_measures, read_recorded_runs
@@ -277,6 +277,7 @@ def front_findings(
     uses: dict | None = None,
     by_size: list[dict] | None = None,
     by_photos: Effect | None = None,
+    on_both: second_backbone.Lead | None = None,
 ) -> str:
     """The findings as a Markdown list, one question a point; '' without runs.
 
@@ -287,6 +288,7 @@ def front_findings(
         uses: As from `clean_photos.average_uses`.
         by_size: As from `more_photos.compare_sizes`.
         by_photos: As from `thresholds.estimate_gain_of_photos(FULL_PHOTOS)`.
+        on_both: As from `second_backbone.lead_on_both`.
     """
     if leading is None:
         return ''
@@ -308,6 +310,7 @@ def front_findings(
         only_with_few=_leads_only_with_few(by_size or []),
         by_photos=by_photos,
         first_photos=FULL_PHOTOS,
+        on_both=on_both,
         **fields,
     )
 
@@ -420,6 +423,7 @@ def write_front(root: Path | None = None, boards: pd.DataFrame | None = None) ->
             uses=clean_photos.average_uses(runs),
             by_size=more_photos.compare_sizes(more_photos.measure_gains(runs), BY_PHOTOS),
             by_photos=thresholds.estimate_gain_of_photos(FULL_PHOTOS),
+            on_both=second_backbone.lead_on_both(second_backbone.measure_gains(runs)),
         )
         text = format_front(measured, findings, f'{outputs.name}/front.svg')
         texts[readme] = text.join(enclosing)

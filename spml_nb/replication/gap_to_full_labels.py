@@ -45,6 +45,7 @@ class Step(StrEnum):
     HEAD = 'another head, under AN'
     BOTH = 'a method, any head'
     PHOTOS = 'a method, half of validation trained on'
+    ALONE = 'that half alone, no single labels'
 
 
 MEAN = 'mean'  # over the photo sets, in place of the name of one
@@ -53,7 +54,7 @@ _CANDIDATES = ['dataset', 'step', 'loss', 'head', 'validation', 'scores']
 
 def list_candidates(measured: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The candidates for each step: rows of the board whose mechanism acted and that need nothing
-    but labels, and methods trained on half of validation too.
+    but labels, methods trained on half of validation too, and binary cross-entropy on that half.
 
     Args:
         measured: As from `gains.gains_of_suites`.
@@ -68,11 +69,13 @@ def list_candidates(measured: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     needs_more = single.loss.map(lambda loss: bool(board.describe_method(loss)['needs']))
     single = single[~needs_more.astype(bool)]
     linear = single['head'] == 'linear'
+    planned = clean_photos.plan_runs(runs)
     of_steps = {
         Step.METHOD: single[linear],
         Step.HEAD: single[(single.loss == 'an') & ~linear],
         Step.BOTH: single,
-        Step.PHOTOS: _list_trained_on_validation(runs),
+        Step.PHOTOS: _list_trained_on_validation(planned, Use.BESIDE),
+        Step.ALONE: _list_trained_on_validation(planned, Use.ALONE),
     }
     candidates = [rows.assign(step=step) for step, rows in of_steps.items()]
     return pd.concat(candidates, ignore_index=True).reindex(columns=_CANDIDATES)
@@ -84,9 +87,9 @@ def _board_rows(measured: pd.DataFrame, labels: str) -> pd.DataFrame:
     return of_suite[(of_suite.labels == labels) & (of_suite.n > 1)]
 
 
-def _list_trained_on_validation(runs: pd.DataFrame) -> pd.DataFrame:
-    planned = clean_photos.plan_runs(runs)
-    planned = planned[planned.use == Use.BESIDE]
+def _list_trained_on_validation(planned: pd.DataFrame, use: Use) -> pd.DataFrame:
+    "planned: as from `clean_photos.plan_runs`."
+    planned = planned[planned.use == use]
     fields = [*clean_photos.Place._fields]
     validation = planned.groupby(fields).validation.mean()
     rows = [
@@ -237,12 +240,13 @@ def _summarize(reached: list[Reached]) -> tuple[Effect, Effect, Share]:
     return gain, gap, estimate_share(reached)
 
 
-_STYLES = dict(zip(Step, zip(drawing.INK, 'osD^', strict=False), strict=True))
+_DRAWN = [step for step in Step if step != Step.ALONE]
+_STYLES = dict(zip(_DRAWN, zip(drawing.INK, 'osD^', strict=False), strict=True))
 
 
 def draw_gap(shares: pd.DataFrame) -> Figure:
     """Draw the gap of each photo set as a bar from plain AN to all labels, with the gain of each
-    step and its share in percent.
+    step but `Step.ALONE` and its share in percent.
 
     Args:
         shares: As from `measure_gap`.
@@ -287,7 +291,8 @@ def write_gap(runs: pd.DataFrame, measured: pd.DataFrame) -> list[Path]:
     if not len(measured):
         return []
     candidates = list_candidates(measured, runs)
-    shares = measure_gap(measured, choose_candidates(candidates))
+    chosen = choose_candidates(candidates)
+    shares = measure_gap(measured, chosen)
     if not len(shares):
         return []
     sets = _list_sets(shares)
@@ -307,6 +312,7 @@ def write_gap(runs: pd.DataFrame, measured: pd.DataFrame) -> list[Path]:
         head_with_all=_head_with_all_labels(measured),
         pool=pool_effects,
         seeds=len(clean_photos.SEEDS),
+        nothing_beyond=_find_nothing_beyond(chosen, sets),
         trained=[_name_method(pd.Series(row.__dict__)) for row in clean_photos.METHODS],
         more=(photos.val / 2 / photos.train).mean(),
         outside=runs.side.fillna('').ne('').any() if 'side' in runs else False,
@@ -315,6 +321,22 @@ def write_gap(runs: pd.DataFrame, measured: pd.DataFrame) -> list[Path]:
     folder = settings.get_folder('outputs')
     picture = drawing.to_svg(lambda: draw_gap(shares)).decode()
     return write_changed({folder / 'gap.md': page, folder / 'gap.svg': picture})
+
+
+def _find_nothing_beyond(chosen: pd.DataFrame, sets: list[str]) -> dict[str, Effect]:
+    """{set: what a method gains beyond the fully labelled half alone}, where the interval does not
+    exclude 0.
+
+    Args:
+        chosen: As from `choose_candidates`.
+    """
+    found = {}
+    for dataset in sets:
+        own, alone = (chosen.scores[dataset, step] for step in (Step.PHOTOS, Step.ALONE))
+        effect = gains.estimate_gain(own, alone)
+        if effect.low <= 0 <= effect.high:
+            found[dataset] = effect
+    return found
 
 
 def _summarize_by_labels(shares: pd.DataFrame) -> list[dict]:

@@ -29,7 +29,7 @@ from spml_nb.replication import (
     tables,
     without_clean,
 )
-from spml_nb.replication.experiments import clean_photos, more_photos, thresholds
+from spml_nb.replication.experiments import clean_photos, more_photos, second_backbone, thresholds
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 100 * 1024
@@ -223,6 +223,7 @@ def test_what_readme_shows_is_what_the_record_says(monkeypatch):
         clean_photos.average_uses(known),
         more_photos.compare_sizes(more_photos.measure_gains(known), front_page.BY_PHOTOS),
         thresholds.estimate_gain_of_photos(FULL_PHOTOS),
+        second_backbone.lead_on_both(second_backbone.measure_gains(known)),
     )
     shown = between((ROOT / 'README.md').read_text())
     assert shown == front_page.format_front(found, findings, 'outputs/front.svg'), remedy

@@ -26,6 +26,7 @@ ROWS = {  # loss, head, labels: points over AN, validation, whether the mechanis
     ('bce', 'linear', 'full'): (10, 70, True),
     ('bce', 'cosine', 'full'): (10.5, 71, True),
 }
+ALONE = {'linear': (1, 44), 'cosine': (6.5, 45)}  # BCE on the other half alone
 PAST = {'an': (6, 40), 'em': (7, 41), 'hml': (6.5, 42)}  # points, validation of the other half
 
 
@@ -63,6 +64,13 @@ def beside(monkeypatch):
                         config = Config(dataset=dataset, loss=row.loss, head=row.head, seed=seed)
                         numbers = [seed, config, 40.0 + points + more, validation + more]
                         lines.append([dataset, use, row.loss, row.head, *numbers])
+            for head, (points, validation) in ALONE.items():
+                for seed in range(5):
+                    config = Config(
+                        dataset=dataset, loss='bce', head=head, labels='full', seed=seed
+                    )
+                    numbers = [seed, config, 40.0 + points + 3 * (dataset == 'ccp'), validation]
+                    lines.append([dataset, Use.ALONE, 'bce', head, *numbers])
         names = [*clean_photos.Place._fields, 'seed', 'config', 'test_map', 'validation']
         return pd.DataFrame(lines, columns=names)
 
@@ -86,6 +94,7 @@ def test_validation_chooses_among_what_may_be_taken(beside):
         Step.HEAD: ('an', 'cosine'),
         Step.BOTH: ('hml', 'cosine'),
         Step.PHOTOS: ('hml', 'cosine'),
+        Step.ALONE: ('bce', 'cosine'),
     }
     assert list(dict.fromkeys(found.index.get_level_values('dataset'))) == [*reversed(SETS), MEAN]
     gained = found.gain['coco18', Step.PHOTOS]
@@ -142,7 +151,8 @@ def test_the_mean_is_of_the_mean_gap(beside):
 
 def test_the_picture_has_the_gaps_and_gains(beside):
     found = measure()
-    (ax,) = gap_to_full_labels.draw_gap(found).axes
+    found = found[found.step != Step.ALONE]
+    (ax,) = gap_to_full_labels.draw_gap(measure()).axes
     sets = list(dict.fromkeys(found.dataset))
     assert [patch.get_width() for patch in ax.patches] == pytest.approx(
         [found.gap[found.dataset == dataset].iloc[0].mean for dataset in sets]
@@ -172,6 +182,8 @@ def test_the_page_says_what_was_chosen_and_what_is_missing(beside, monkeypatch, 
     with_side = gap_to_full_labels.write_gap(pd.DataFrame({'side': ['scores.npz']}), board())
     assert with_side == [written[0]] and 'have no runs here' not in written[0].read_text()
     assert len(page.splitlines()) <= 40
+    joined = ' '.join(page.split())
+    assert 'On coco18 that is +0.0 ± 0.0' in joined and 'On ccp that is' not in joined
     # photos of validation were trained on for more sets than a board has
     lone = gap_to_full_labels.write_gap(none, board(SETS[:1]))
     assert len(lone) == 2 and 'HML, cosine: +' in lone[0].read_text().partition('for all sets')[2]

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['SUITE', 'DATASETS', 'METHODS', 'LABELS', 'SEEDS', 'sweep_biased', 'EXPERIMENT', 'plan_biased_runs',
-           'average_by_setting', 'label_rank_agreement', 'format_biased', 'write_biased']
+           'average_by_setting', 'measure_gains', 'GainsOfSetting', 'summarize_gains', 'label_rank_agreement',
+           'format_biased', 'write_biased']
 
 # %% ../../../nbs/replication/experiments/biased.ipynb #e67aca90
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ import pandas as pd
 from scipy import stats
 
 from .. import gains
+from ..board import describe_method
 from spml_nb.replication.experiments.core import (
     Experiment,
     format_csv,
@@ -23,9 +25,9 @@ from spml_nb.replication.experiments.core import (
     tabulate_runs,
     write_outputs,
 )
-from ..templates import describe_protocol, render_template
+from ..templates import describe_protocol, format_effects, render_template
 from ...runs.config import Config
-from ...statistics import seed_draws, seed_interval
+from ...statistics import Effect, pool_effects, seed_draws, seed_interval
 from ...sweeps.search import Row, final_configs, search_configs
 
 # %% ../../../nbs/replication/experiments/biased.ipynb #693c1f6e
@@ -95,14 +97,75 @@ def average_by_setting(scored: pd.DataFrame) -> pd.DataFrame:
         images; the error due to test images is measured for labels drawn evenly, and the usual one
         of the data set for the others), rank (1 is best, within data set and setting).
     """
-    scores = gains.collect_scores(scored.dropna(subset='test_map'), _Place)
-    an = {place: place._replace(loss='an') for place in scores if place.loss != 'an'}
-    measured = gains.gains_over_baselines(scores, {'AN with the same labels': an})
+    measured = _measure_over_an(scored)
     names = {'level': 'test_map', 'level_half': 'half', 'gain': 'over_an', 'gain_half': 'over_half'}
     table = measured.rename(columns=names).reindex(
         columns=['dataset', 'labels', 'loss', 'n', 'test_map', 'half', 'over_an', 'over_half']
     )
     return table.assign(rank=table.groupby(['dataset', 'labels']).test_map.rank(ascending=False))
+
+
+def measure_gains(scored: pd.DataFrame) -> pd.Series:
+    """What each method gains over AN with the same labels.
+
+    Args:
+        scored: as from `plan_biased_runs`.
+
+    Returns:
+        `Effect`s by loss, labels and dataset; where the runs of both sides share a seed.
+    """
+    measured = _measure_over_an(scored)
+    gained = measured[measured.gain.notna()]
+    return gained.set_index(['loss', 'labels', 'dataset']).effect
+
+
+def _measure_over_an(scored: pd.DataFrame) -> pd.DataFrame:
+    scores = gains.collect_scores(scored.dropna(subset='test_map'), _Place)
+    an = {place: place._replace(loss='an') for place in scores if place.loss != 'an'}
+    return gains.gains_over_baselines(scores, {'AN with the same labels': an})
+
+
+class GainsOfSetting(NamedTuple):
+    """Gains over AN under a label setting, beside those under even labels, of the methods and sets
+    that have both.
+
+    Attributes:
+        mean, even_mean: over methods and sets, points of mAP.
+        best: the method with the highest mean over sets under even labels.
+        of_best, even_of_best: its gain, the mean over sets.
+        count, same_sign: number of gains, and of those with the sign that they have under even
+            labels.
+    """
+
+    mean: float
+    even_mean: float
+    best: str
+    of_best: Effect
+    even_of_best: Effect
+    count: int
+    same_sign: int
+
+
+def summarize_gains(gained: pd.Series) -> dict[str, GainsOfSetting]:
+    """Whether the gains hold where labels are not drawn evenly, by label setting.
+
+    Args:
+        gained: as from `measure_gains`.
+    """
+    table = gained.unstack('labels').reindex(columns=list(LABELS))
+    found = {}
+    for labels in LABELS[1:]:
+        both = table[[LABELS[0], labels]].dropna()
+        if not len(both):
+            continue
+        means = both.map(lambda effect: effect.mean)
+        best = means[LABELS[0]].groupby('loss').mean().idxmax()
+        even, other = (pool_effects(list(both[column][best])) for column in both)
+        same = int((means.prod(axis=1) > 0).sum())
+        found[labels] = GainsOfSetting(
+            means[labels].mean(), means[LABELS[0]].mean(), best, other, even, len(both), same
+        )
+    return found
 
 
 def label_rank_agreement(scored: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
@@ -167,14 +230,31 @@ def format_biased(scored: pd.DataFrame) -> str:
         dataset: _tabulate_methods(of_set)
         for dataset, of_set in table.groupby('dataset', sort=False)
     }
+    gained = measure_gains(scored)
     return render_template(
         'biased.md',
         protocol=describe_protocol(SUITE, DATASETS, len(SEEDS)),
         even=LABELS[0],
+        name={loss: describe_method(loss)['name'] for loss in METHODS},
+        of_gains=summarize_gains(gained),
+        gains=_tabulate_gains(gained),
         orders=orders,
         summaries=dict(list(orders.groupby('labels', sort=False))),
         tables=tables,
     )
+
+
+def _tabulate_gains(gained: pd.Series) -> list[list[str]]:
+    "Gains over AN, a row for each method and label setting; gained: as from `measure_gains`."
+    sets = list(dict.fromkeys(gained.index.get_level_values('dataset')))
+    by_row = gained.unstack('dataset')
+    lines = [['method', 'labels', *sets, 'mean']]
+    for loss in METHODS[1:]:
+        for labels in LABELS:
+            own = by_row.loc[loss, labels].dropna() if (loss, labels) in by_row.index else ()
+            if len(own):
+                lines.append([loss, labels, *format_effects(own, sets)])
+    return lines
 
 
 def _tabulate_methods(table: pd.DataFrame) -> list[list[str]]:

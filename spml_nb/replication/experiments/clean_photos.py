@@ -230,6 +230,34 @@ def average_alone(measured: pd.DataFrame) -> Effect | None:
     return pool_effects(list(alone.effect)) if set(alone.dataset) == set(DATASETS) else None
 
 
+class AddedBySingles(NamedTuple):
+    """What single labels add to training on half of the fully labelled photos.
+
+    Attributes:
+        mean: over the sets of photos.
+        none_on: {set: effect} where the interval does not exclude 0.
+        lost_on: {set: effect} where they cost.
+    """
+
+    mean: Effect
+    none_on: dict[str, Effect]
+    lost_on: dict[str, Effect]
+
+
+def _summarize_singles(measured: pd.DataFrame) -> dict[str, AddedBySingles]:
+    "By method. measured: as from `measure_gains`."
+    over_alone = measured[(measured.baseline == OVER_ALONE) & measured.gain.notna()]
+    found = {}
+    for loss, part in over_alone.groupby('loss', sort=False):
+        effects = dict(zip(part.dataset, part.effect, strict=True))
+        none_on = {
+            name: effect for name, effect in effects.items() if effect.low <= 0 <= effect.high
+        }
+        lost_on = {name: effect for name, effect in effects.items() if effect.high < 0}
+        found[loss] = AddedBySingles(pool_effects(list(effects.values())), none_on, lost_on)
+    return found
+
+
 def write_clean_photos(record: pd.DataFrame) -> list[Path]:
     """Write `clean_photos.csv` and `clean_photos.md` in the setting `outputs`, of the sets whose
     validation photos were trained on.
@@ -253,6 +281,8 @@ def write_clean_photos(record: pd.DataFrame) -> list[Path]:
             name: _tabulate_gains(measured, name)
             for name in (gains.PLAIN_HEAD, OVER_CHOICE, OVER_ALONE)
         },
+        sets=len(done),
+        singles=_summarize_singles(measured),
         plain=gains.PLAIN_HEAD,
         over_choice=OVER_CHOICE,
         over_alone=OVER_ALONE,

@@ -20,6 +20,7 @@ from ...runs.config import Config
 from ...statistics import (
     RESAMPLED_FILE,
     Effect,
+    Scores,
     default_image_error,
     estimate_effect,
     format_signed,
@@ -145,11 +146,84 @@ def pair_backbones(measured: pd.DataFrame) -> pd.DataFrame:
 
 def _change(first, first_an, second, second_an) -> Effect:
     scores = [line.scores for line in (second, second_an, first, first_an)]
+    return _estimate_change(scores)
+
+
+def _estimate_change(scores: list[Scores]) -> Effect:
+    "The difference of the first two less that of the last two, paired by seed."
     weights = np.array([1, -1, -1, 1])
     differences = sum(w * of_line.by_seed for w, of_line in zip(weights, scores, strict=True))
     names = [of_line.resampled for of_line in scores]
-    images = image_error(names, weights, default_image_error(first.dataset))
+    images = image_error(names, weights, default_image_error(scores[0].dataset))
     return estimate_effect(differences, None, images)
+
+
+class Lead(NamedTuple):
+    """The lead of the best method over the next one on both backbones, means over the sets.
+
+    Attributes:
+        methods: loss and head of the leader and of the next one.
+        leader, second: their names. They have the highest and the second highest mean gain on
+            `FIRST`, among those whose mechanism acted on every set and both backbones.
+        leads: mAP of the leader − mAP of the second, on `FIRST` and on `SECOND`, paired by seed.
+        change: the second of `leads` − the first.
+        first_on: on how many sets the leader gains most of all counted methods, by backbone.
+        sets: number of sets.
+    """
+
+    methods: list[tuple[str, str]]
+    leader: str
+    second: str
+    leads: tuple[Effect, Effect]
+    change: Effect
+    first_on: tuple[int, int]
+    sets: int
+
+
+def lead_on_both(measured: pd.DataFrame) -> Lead | None:
+    """Whether the lead of the best method on the first backbone carries over to the second.
+
+    Args:
+        measured: as from `measure_gains`.
+
+    Returns:
+        Lead, over the sets of photos that have all runs; None if there is none.
+    """
+    pairs = pair_backbones(measured)
+    counted = _counted_pairs(pairs[pairs.dataset.isin(_list_complete_sets(pairs))])
+    sets = list(dict.fromkeys(counted.dataset))
+    if not sets:
+        return None
+    gained = counted.assign(gain=[effect.mean for effect in counted['first']])
+    by_method = gained.groupby(['loss', 'head']).gain
+    everywhere = by_method.mean()[by_method.size() == len(sets)]
+    methods = [*everywhere.sort_values(ascending=False, kind='stable').index[:2]]
+    here, there = (_pair_scores(measured, methods, sets, backbone) for backbone in BACKBONES)
+    names = [name_method(Row(*method)) for method in methods]
+    first_on = [
+        sum(_best(part, side) == names[0] for _, part in counted.groupby('dataset'))
+        for side in _SIDES
+    ]
+    changes = [_estimate_change([*b, *a]) for a, b in zip(here, there, strict=True)]
+    leads = _average_lead(here), _average_lead(there)
+    return Lead(methods, *names, leads, pool_effects(changes), tuple(first_on), len(sets))
+
+
+def _pair_scores(
+    measured: pd.DataFrame, methods: list[tuple[str, str]], sets: list[str], backbone: str
+) -> list[list[Scores]]:
+    "Those of two methods, for each set."
+    scores = measured.set_index([*Place._fields]).scores
+    return [[scores[dataset, backbone, *method] for method in methods] for dataset in sets]
+
+
+def _average_lead(pairs: list[list[Scores]]) -> Effect:
+    return pool_effects([gains.estimate_gain(own, other) for own, other in pairs])
+
+
+def _list_complete_sets(pairs: pd.DataFrame) -> list[str]:
+    "The sets of photos with a gain of every method, AN on the cosine head too."
+    return [name for name in DATASETS if (pairs.dataset == name).sum() > len(METHODS)]
 
 
 def _counted_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -411,13 +485,15 @@ def write_second_backbone(record: pd.DataFrame) -> list[Path]:
     """
     measured = measure_gains(record)
     pairs = pair_backbones(measured)
-    sets = [name for name in DATASETS if (pairs.dataset == name).sum() > len(METHODS)]  # AN's too
+    sets = _list_complete_sets(pairs)
     if not sets:
         return []
     pairs = pairs[pairs.dataset.isin(sets)]
     counted = _counted_pairs(pairs)
     measured = measured[measured.dataset.isin(sets)]
-    orders = correlate_orders(pairs, measured, measure_gains(record, OTHER_SEEDS))
+    again = measure_gains(record, OTHER_SEEDS)
+    orders = correlate_orders(pairs, measured, again)
+    lead = lead_on_both(measured)
     first, second = map(_short_name, BACKBONES)
     page = render_template(
         'second_backbone.md',
@@ -427,6 +503,8 @@ def write_second_backbone(record: pd.DataFrame) -> list[Path]:
         correlations=_tabulate_correlations(orders, pairs),
         pooled=orders.loc[POOLED],
         means=_means(counted).mean(1),
+        lead=lead,
+        lead_again=_average_lead(_pair_scores(again, lead.methods, sets, FIRST)),
         signs={
             (first, second): count_signs(pairs),
             (second, first): count_signs(pairs, 'second', 'first'),

@@ -316,6 +316,12 @@ def _list_methods(lines: pd.DataFrame, images: dict[str, np.ndarray]) -> list[li
     return [['method', *header], *rows]
 
 
+def _find_ranges(effects: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    "The lowest and the highest effect on a single set of photos, by contrast."
+    of_sets = effects.drop(columns='mean').map(lambda effect: effect.mean)
+    return {name: (row.min(), row.max()) for name, row in of_sets.iterrows()}
+
+
 def write_thresholds() -> list[Path]:
     """Write `thresholds.md` and `thresholds.svg` in the setting `outputs`.
 
@@ -338,6 +344,7 @@ def write_thresholds() -> list[Path]:
         photos=PHOTOS,
         sets=len(done),
         means={metric: contrasts.loc[metric, 'mean'].to_dict() for metric in METRICS},
+        ranges={metric: _find_ranges(contrasts.loc[metric]) for metric in METRICS},
         effects={metric: list_cells(contrasts.loc[metric]) for metric in METRICS},
         methods=_list_methods(lines, images),
         levels=_list_levels(lines),

@@ -404,18 +404,19 @@ def summarize_worth(rates: pd.DataFrame) -> str:
         return ''
     return (
         'Photos with one label each that do what one photo with all its labels does '
-        f'({FULL_LABELS.loss.upper()} on the same head), with the 95 % interval over seeds (*more '
-        'than*: the smallest number of fully labelled photos '
+        f'({FULL_LABELS.loss.upper()} on the same head), with the 95 % interval over seeds alone '
+        '(*more than*: the smallest number of fully labelled photos '
         f"tried still does better):\n\n{_table(ends, 'dataset', 'photos')}"
     )
 
 
-def _interval(line) -> str:
+def _interval(line, note: str = '') -> str:
+    "A rate with its interval, and a note in the brackets."
     rate, low, high = (
         format_rate(value, line.photos, line.smallest, line.largest)
         for value in (line.rate, line.low, line.high)
     )
-    return rate + (f' ({low} to {high})' if low and {low, high} != {rate} else '')
+    return rate + (f' ({low} to {high}{note})' if low and {low, high} != {rate} else '')
 
 
 def _table(rates: pd.DataFrame, column: str, head: str) -> str:
@@ -460,9 +461,11 @@ def _format_readme_item(rates: pd.DataFrame) -> str:
     lines = all_photos[all_photos.loss == best].sort_values('rate')
     positives = published.describe_photo_sets().positives
     ends = [
-        f'{_interval(line)} photos of {line.dataset} ({positives[line.dataset]:.2g} labels a photo)'
+        f'{_interval(line, " over seeds")} photos of {line.dataset} '
+        f'({positives[line.dataset]:.2g} labels a photo)'
         for line in lines.iloc[[0, -1]].itertuples()
     ]
+    ends[-1] = ends[-1].replace(' over seeds', '')
     text = (
         f'- **And all labels of one photo?** With {best.upper()} they do as much as one label '
         f'each on {" and ".join(dict.fromkeys(ends))} ([curves](outputs/worth.md)).'

@@ -166,6 +166,30 @@ def test_seeds_that_lack_a_run_are_left_out_of_the_order_and_shown_in_the_table(
     assert len(biased.label_rank_agreement(none)) == 0 and 'missing' in biased.format_biased(none)
 
 
+def test_gains_are_over_an_with_the_same_labels_and_compared_with_those_of_even_ones():
+    turned = {'single': 1, 'single-frequent': 0.5, 'single-rare': -1}
+    runs = pd.concat(
+        [
+            scored(
+                lambda labels, k, s: 50 + s - 5 * (labels == 'single-rare') + turned[labels] * k
+            ),
+            scored(lambda labels, k, s: 30 + s + 2 * k, 'ccp'),
+        ]
+    )
+    gained = biased.measure_gains(runs)
+    assert len(gained) == 2 * 3 * 6 and 'an' not in gained.index.get_level_values('loss')
+    assert gained['role', 'single-frequent', 'coco18'].mean == pytest.approx(3)
+    found = biased.summarize_gains(gained)
+    assert set(found) == {'single-frequent', 'single-rare'}
+    frequent, rare = found['single-frequent'], found['single-rare']
+    assert (frequent.even_mean, frequent.mean) == pytest.approx((3.5 * 1.5, 3.5 * 1.25))
+    assert (rare.count, rare.same_sign, frequent.same_sign) == (12, 6, 12)
+    assert rare.best == 'role' and rare.of_best.mean == pytest.approx((12 - 6) / 2)
+    assert rare.even_of_best.mean == pytest.approx((12 + 6) / 2)
+    page = biased.format_biased(runs)
+    assert '| role | single-rare | −6.0 ± ' in page and '6 of 12 keep their sign' in page
+
+
 def test_the_page_names_every_number_and_is_written_only_where_there_is_one(monkeypatch):
     runs = scored(lambda labels, k, s: 50 + k + s / 10 - 2 * (labels == 'single-rare'))
     text = biased.format_biased(runs)

@@ -99,6 +99,29 @@ def test_the_page_says_what_is_missing_and_has_a_mean_where_all_sets_have_a_gain
     assert clean_photos.write_clean_photos(known.iloc[:0]) == []
 
 
+def test_the_page_says_where_single_labels_add_nothing_and_where_they_cost(monkeypatch, tmp_path):
+    monkeypatch.setattr(settings, 'get_folder', lambda name: tmp_path)
+    known = invented(monkeypatch)
+
+    def write(lowered):
+        changed = known.copy()
+        for dataset, row, points in lowered:
+            for config in clean_photos.plan_finals(Use.BESIDE, row, dataset, known):
+                changed.loc[run_key(config), 'test_map'] -= points
+        clean_photos.write_clean_photos(changed)
+        text = ' '.join((tmp_path / 'clean_photos.md').read_text().split())
+        return text.partition('In short')[2].partition('Points of mAP')[0]
+
+    an, _, hml = clean_photos.METHODS
+    page = write([])
+    assert '+11.2 ± ' in page and '+7.2 ± ' in page
+    assert 'nothing shows' not in page and 'cost' not in page
+    page = write([('coco18', hml, 11.2), ('coco18', an, 17.2)])
+    assert 'nothing shows on coco18 (+0.0 ± ' in page and 'cost on coco18 (−10.0 ± ' in page
+    page = write([('coco18', hml, 20)])
+    assert '; they cost on coco18 (−8.8 ± ' in page and 'nothing shows' not in page
+
+
 def test_the_average_uses_are_means_over_all_sets_and_need_each_of_them(monkeypatch):
     found = clean_photos.average_uses(invented(monkeypatch, clean_photos.DATASETS))
     means = {loss: [effect.mean for effect in uses[:3]] for loss, uses in found.items()}

@@ -139,6 +139,9 @@ def test_the_page_comes_from_what_was_measured_and_says_what_is_missing(tmp_path
     assert [file.name for file in ensembles.write_ensembles()] == ['ensembles.md']
     page = (tmp_path / 'ensembles.md').read_text()
     assert '| AN, 3 seeds | +1.2 ± ' in page
+    text = ' '.join(page.split())
+    assert 'over the better one by the mean of logits, +' in text
+    assert 'held against one network, trained once' in text
     assert 'spml sweep ensembles --dataset voc12_animals cub_crops mirflickr14 corel5k' in page
     assert ensembles.write_ensembles() == []
 

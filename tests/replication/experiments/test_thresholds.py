@@ -187,6 +187,16 @@ def test_effects_are_paired_by_seed_and_averaged_over_methods():
     assert ten.mean == pytest.approx(2.0)
 
 
+def test_ranges_are_those_of_single_sets():
+    lines, images = record()
+    more = (lines.dataset == 'ccp') & (lines.kind == PER_CLASS)
+    effects = thresholds.estimate_contrasts(lines.assign(micro=lines.micro - 4 * more), images)
+    asked = 'per class − global, clean labels'
+    ranges = {metric: thresholds._find_ranges(effects.loc[metric]) for metric in thresholds.METRICS}
+    assert ranges['micro-F1'][asked] == pytest.approx((-2.3, 1.7))
+    assert ranges['macro-F1'][asked] == pytest.approx((1.7, 1.7))
+
+
 @pytest.mark.skipif(not (OUTPUTS / 'thresholds.csv').is_file(), reason='no record')
 def test_the_gain_of_photos_is_that_of_the_page(monkeypatch, tmp_path):
     monkeypatch.setenv('SPML_NB_OUTPUTS', str(OUTPUTS))
@@ -210,6 +220,7 @@ def test_the_page_comes_from_the_record_and_says_what_is_missing(tmp_path, monke
     page = (tmp_path / 'thresholds.md').read_text()
     assert '| per class − global, clean labels | +1.7 ± ' in page
     assert '| 10 | global | 56.0 | 56.0 | 56.0 |' in page
+    assert '(+1.7 to +1.7) and micro-F1 by +1.7 ± ' in ' '.join(page.split())
     assert 'spml sweep thresholds --dataset voc12_animals cub_crops mirflickr14 corel5k' in page
     assert thresholds.write_thresholds() == []
 

@@ -349,6 +349,7 @@ def test_without_runs_nothing_is_written_and_with_them_readme_has_a_line(monkeyp
     assert names == ['worth.csv', 'worth.md', 'worth.svg', 'worth_shares.svg', 'README.md']
     text = (outputs.parent / 'README.md').read_text()
     joined = ' '.join(text.split())
+    assert joined.count(' over seeds)') == 1
     assert (
         text.startswith(f'# Mine\n{worth.BEGIN}\n- **And all labels of one photo?**')
         and text.endswith(f'{worth.END}\nThe rest.\n')
