@@ -170,10 +170,3 @@ def test_no_notebook_shows_the_paths_of_a_machine():
                     if not kind.startswith('image/')
                 }
                 assert not MACHINE.search(json.dumps([shown, output.get('text')])), file
-
-
-def test_the_readme_lists_notebooks_in_a_dozen_rows():
-    table = re.search(
-        r'\n\| notebooks? \|.*?\n\n', (ROOT / 'README.md').read_text(encoding='utf-8'), re.S
-    )[0]
-    assert table.count('\n| ') - 1 <= 12  # without the header

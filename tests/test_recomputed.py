@@ -131,6 +131,11 @@ CLAIMS = {  # claim: method, those it is compared with, columns
     ),
     'opml-zlpr': (('opml', *SINGLE), [('zlpr', *SINGLE)], ('VOC', 'COCO', 'NUS', 'CUB')),
     'em_apl-em': (('em', *SINGLE), [('an', *SINGLE)], ('VOC', 'COCO', 'NUS', 'CUB')),
+    'em_apl-best': (
+        ('em', *SINGLE),
+        [(loss, *SINGLE) for loss in ('dw', 'l1', 'l2', 'ls', 'nls', 'role', 'focal', 'asl')],
+        ('VOC', 'COCO', 'NUS', 'CUB'),
+    ),
 }
 
 

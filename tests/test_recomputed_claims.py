@@ -276,10 +276,10 @@ def softmax_beside_bce(dataset, column):
     return [('', [(weight, softmax), (-weight, bce)], 0, 1)]
 
 
-def every_column():
+def every_column(*measures):
     return [
         (dataset, f'{measure} / {network}')
-        for dataset, measure, network in product(SIX + MORE, (CLASS, SAMPLE), NETWORKS)
+        for dataset, measure, network in product(SIX + MORE, measures, NETWORKS)
     ]
 
 
@@ -302,8 +302,9 @@ CODED = {
     ],
     'lac-role': [
         [('', [
-            (weight, ('2', 'L_ROLE', f'{model} / {name}'))
-            for weight, model in ((1, 'ResNet-50'), (-1, 'LEM'))
+            (weight, ('2', row, f'{model} / {name}'))
+            for row, sign in (('L_ROLE', 1), ('L_AN', -1))
+            for weight, model in ((sign, 'ResNet-50'), (-sign, 'LEM'))
         ], 0, 1)]
         for name in ('VOC', 'COCO', 'NUS', 'CUB')
     ],
@@ -337,7 +338,8 @@ CODED = {
         for own, other in (('class', 'sample'), ('sample', 'class'))
     ],
     'two_way-softmax': [softmax_rises(measure) for measure in (CLASS, SAMPLE)],
-    'two_way-softmax-measure': [softmax_beside_bce(*place) for place in every_column()],
+    'two_way-softmax-measure': [softmax_beside_bce(*place) for place in every_column(SAMPLE)],
+    'two_way-softmax-class': [softmax_beside_bce(*place) for place in every_column(CLASS)],
     'two_way-counter-sample': [
         [
             (way, [(1, ('3', SAMPLE, way)), (-1, ('3', SAMPLE, '(b) Softmax / class'))], 0, 1)
@@ -375,7 +377,7 @@ CODED = {
             for pair in permutations(('ASL', 'Softmax', 'Ours'), 2)
         ]
     ],
-    'two_way-others': [others(*place) for place in every_column()],
+    'two_way-others': [others(*place) for place in every_column(CLASS, SAMPLE)],
 }  # fmt: skip
 NOT_ABOUT_CELLS = {'two_way-transfer'}  # on photos, about figure T8
 
@@ -602,9 +604,11 @@ def words_of(paper, places):
     if sign in SIGNS and sign not in signs:
         sign += ' on average'
     least = min((name for name in means if means[name]), key=lambda name: means[name].mean)
-    behind = [place[least] for place, e in zip(places, effects, strict=True) if e.get(least)]
+    behind = [
+        (place[least], e[least]) for place, e in zip(places, effects, strict=True) if e.get(least)
+    ]
     ours = means[least]
-    return sign, size_of(behind, ours), ours.mean, ours.half
+    return sign, size_of(behind), ours.mean, ours.half
 
 
 def idle_or_not_run(places, effects):
@@ -616,10 +620,15 @@ def idle_or_not_run(places, effects):
     return 'not run'
 
 
-def size_of(behind, ours):
-    behind = [each for each in behind if not any(cell.get('own') for _, cell in each[0])]
+def size_of(behind):
+    "Ours beside the paper's, on the sets that stand for its own."
+    if any(bound for (_, bound, _), _ in behind):
+        return 'bound asked'
+    behind = [each for each in behind if not any(cell.get('own') for _, cell in each[0][0])]
     if not behind:
         return 'not printed'
+    ours = mean_of([effect for _, effect in behind])
+    behind = [contrast for contrast, _ in behind]
     printed = [
         sign * (sum(w * cell['printed'] for w, cell in terms) - bound)
         for terms, bound, sign in behind

@@ -144,13 +144,15 @@ def _check_differences(ablation: Ablation):
 
 def _config_differences(one: Config, other: Config) -> set[str]:
     """Names of the fields and hyper-parameters in which two configurations differ, without
-    constants of parts that are switched off in one of them.
+    constants of parts that are switched off in one of them; 'views' if the methods train on
+    different views of the photos.
     """
+    views = {'views'} if find(one.loss).views != find(other.loss).views else set()
     one, other = _canonical_loss(one), _canonical_loss(other)
     names = {name for name in vars(one) if getattr(one, name) != getattr(other, name)}
     first, second = _active_hparams(one.hparams), _active_hparams(other.hparams)
     in_both = first.keys() & second.keys()
-    return names - {'hparams'} | {name for name in in_both if first[name] != second[name]}
+    return views | names - {'hparams'} | {name for name in in_both if first[name] != second[name]}
 
 
 def _canonical_loss(config: Config) -> Config:

@@ -653,8 +653,9 @@ def _describe_gain(loss: str, rows: pd.DataFrame) -> str:
     exercised = rows.exercised.dropna()
     acted = int((exercised > 0.5).sum())  # as `gains.mechanism_acted` counts
     if acted < len(exercised):
+        where = f'only on {acted}' if acted else 'on none'
         sentence += (
-            f'; {find(loss).mechanism} had begun before the best epoch only on {acted} of '
+            f'; {find(loss).mechanism} had begun before the best epoch {where} of '
             f'{len(exercised)} sets'
         )
     return sentence + '.'

@@ -597,7 +597,8 @@ def report_claims(
         - forest: JSON list for `figure_drawing.draw_forest`: the claim (place ''), then each
           place with runs. Each has place, between, word, on_average, size, mean, low, high,
           published (beyond the bound), mean_told, published_told (without the bound), bounded,
-          seeds and mixed (as in `ClaimResult`).
+          seeds and mixed (as in `ClaimResult`); the claim also comparable, its effect on the sets
+          that stand for the paper's, None if these are all.
 
     Raises:
         SpmlError: For an unknown suite or paper.
@@ -648,8 +649,17 @@ def _result_row(result: ClaimResult) -> dict:
         'summary': str(result),
         'measured': '; '.join(map(str, measured)),
         'missing': '; '.join(map(str, missing)),
-        'forest': json.dumps([claim_line, *place_lines], ensure_ascii=False),
+        'forest': json.dumps(
+            [claim_line | {'comparable': _comparable(result)}, *place_lines], ensure_ascii=False
+        ),
     }
+
+
+def _comparable(result: ClaimResult) -> float | None:
+    "Our effect where the paper has numbers, if we have added places of our own."
+    if result.comparable is None or result.comparable == result.effect:
+        return None
+    return _rounded(result.contrast.sum_at(result.comparable.mean))
 
 
 def _rounded(value: float) -> float:

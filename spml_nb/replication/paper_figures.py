@@ -84,7 +84,8 @@ def describe_figure(paper: str, figure: str | int) -> dict[str, str]:
     """
     spec = _figure(paper, figure)
     texts = _read_texts(paper)['figures'][str(figure)]
-    notes = [*texts.get('notes', []), _protocol(spec, texts.get('seeds', _SEEDS))]
+    protocol = texts.get('protocol') or _protocol(spec, texts.get('seeds', _SEEDS))
+    notes = [*texts.get('notes', []), protocol]
     described = {
         'caption': texts['caption'],
         'printed': texts.get('printed', ''),

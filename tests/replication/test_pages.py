@@ -216,7 +216,7 @@ def test_claims_have_two_words_with_effect_interval_and_seeds(shared):
         'voc12_animals, mAP: undecided, +0.00, 1 seed (against No Margin)',
     )
     full = claims.loc['hml-full']
-    assert (full.ours, full.command) == ('not run', 'spml sweep hml --table 3 --suite photos')
+    assert (full.ours, full.command) == ('not run', 'spml sweep hml --table 4 --suite photos')
 
 
 def row_of(page, claim):

@@ -7,13 +7,14 @@ from itertools import chain
 from math import nan
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from worked_out import claims_without_runs, paper_claims
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.replication import claims, paper_conclusions, paper_figures, published, tables
-from spml_nb.replication.experiments import two_steps
+from spml_nb.replication.experiments import budget, two_steps
 from spml_nb.replication.paper_conclusions import Answer, Part
 from spml_nb.statistics import effect_from_error
 from spml_nb.sweeps import search
@@ -42,6 +43,7 @@ NOTHING = pd.DataFrame()
             '+19.2 ± 0.2',
             '+14.9',
         ),
+        (Answer(0.2, 0.1, 0.3, in_points=False), 'yes', '+0.2 ± 0.1', '–'),  # of a silhouette
     ],
 )
 def test_an_answer_follows_from_its_interval(answer, word, ours, theirs):
@@ -51,11 +53,12 @@ def test_an_answer_follows_from_its_interval(answer, word, ours, theirs):
 def line(mean, low, high, told=None, **more):
     line = {'mean': mean, 'low': low, 'high': high, 'mean_told': mean if told is None else told}
     usual = {'published': None, 'published_told': None, 'mixed': False, 'word': '?'}
-    return line | usual | {'bounded': told is not None, 'size': '', 'between': ''} | more
+    usual |= {'bounded': told is not None, 'size': '', 'between': '', 'comparable': None}
+    return line | usual | more
 
 
 def test_a_claim_is_read_with_its_places():
-    words = {'size': 'smaller', 'between': 'against AN'}
+    words = {'size': 'smaller', 'between': 'against AN', 'comparable': 1.5}
     claim = line(2, 1, 3, published=4, published_told=4, **words)
     forest = [claim, line(5, 3, 7), line(-1, -1.5, -0.5)]
     printed = {'published': 5.1, 'published_told': 14.9, 'size': 'bound asked'}
@@ -66,10 +69,11 @@ def test_a_claim_is_read_with_its_places():
     )
     assert paper_conclusions.answer_claim(checked, 'a').word == 'yes on average (no on 1 of 2)'
     answer = paper_conclusions.answer_claim(checked, 'a')
-    assert (answer.size, answer.between) == ('smaller', 'against AN')
+    assert (answer.size, answer.between, answer.there) == ('smaller', 'against AN', 1.5)
     bounded = paper_conclusions.answer_claim(checked, 'b')
     assert (bounded.theirs, bounded.size) == ('+14.9', '')
     assert paper_conclusions.answer_claim(checked, 'c').word == 'not exercised'
+    assert not paper_conclusions.answer_claim(checked, 'c', in_points=False).in_points
     with pytest.raises(SpmlError, match="'d'"):
         paper_conclusions.answer_claim(checked, 'd')
 
@@ -98,7 +102,7 @@ def test_parts_at_equal_settings_come_from_their_table(tmp_path, monkeypatch):
     assert (part['answer'].ours, part['answer'].theirs) == ('−0.2 ± 0.1', '+0.2')
     checked = claims.report_claims(published.PHOTOS_SUITE, NOTHING, 'opml')
     text = paper_conclusions.format_conclusion('opml', checked, NOTHING)
-    assert 'high rank over OPML −0.2 ± 0.1 (paper +0.2)' in text
+    assert 'high rank −0.2 ± 0.1 (paper +0.2)' in text
 
 
 @pytest.fixture(scope='module')
@@ -160,8 +164,47 @@ def test_f1_at_chosen_thresholds_is_recomputed_from_the_record_alone(record):
             f1[loss] = final.set_index('seed').test_macro_f1
         assert len(f1['em']) == len(f1['an']) == 10
         means.append(100 * (f1['em'] - f1['an']).mean())
-    f1 = paper_conclusions._em_apl(record)['f1']
-    assert f1['macro'].mean == pytest.approx(sum(means) / 4, abs=1e-6)
+    sets = ['VOC', 'COCO', 'NUS', 'CUB']
+    f1 = paper_conclusions._em_apl_f1(sets, record)
+    assert f1['macro_chosen'].mean == pytest.approx(sum(means) / 4, abs=1e-6)
+    assert f1['macro_chosen'].between == '4 sets'
+
+
+def test_f1_at_a_threshold_for_each_class_is_that_of_its_page(monkeypatch):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))
+    measured = pd.read_csv(ROOT / 'outputs' / 'thresholds.csv', dtype={'labels': str})
+    chosen = measured[(measured.labels == 'clean') & (measured.kind == 'per class')]
+    level = chosen.groupby(['loss', 'dataset']).macro.mean()
+    answer = paper_conclusions._gain_by_class_thresholds('macro-F1')
+    assert answer.places == 6
+    assert answer.mean == pytest.approx((level['em'] - level['an']).mean(), abs=1e-6)
+    assert 0.2 < (answer.high - answer.low) / 2 < 2
+
+
+def test_arms_of_apl_are_counted_and_their_falls_read_from_the_record(record):
+    arms = paper_conclusions._em_apl_arms(record)
+    page = pd.read_csv(ROOT / 'outputs' / 'ablations.csv')
+    mean = page[(page.ablation == 'em_apl_parts') & (page.column == 'mean')]
+    assert arms['acted'] == (mean.acted.min(), mean.acted.max()) and {*mean.may_act} == {
+        arms['runs']
+    }
+    rates = page[(page.ablation == 'em_apl_parts') & (page.arm == 'EM')].dropna(subset='lr')
+    falls = []
+    for place in rates.itertuples():
+        lines = record[
+            (record.loss == 'em') & (record.dataset == place.dataset) & (record.lr == place.lr)
+            & (record.patience == 0) & (record.epochs == 40) & (record.seed < 10)
+        ]  # fmt: skip
+        assert len(lines) == 10
+        falls.append((lines.val_map - lines.val_map_at_end).mean())
+    assert arms['em_falls'] == pytest.approx(sum(falls) / 4, abs=1e-6)
+    assert arms['precision'] > 100 - paper_conclusions._positive_chance() > 90
+
+
+def test_the_warm_up_of_apl_is_stretched_to_our_epochs():
+    warm_up = paper_conclusions._em_apl_warm_up(40)
+    assert warm_up['paper'] == [5, 5, 4, 3] and warm_up['of_paper'] == 10
+    assert warm_up['ours'] == [20, 20, 16, 12]
 
 
 @pytest.fixture(scope='module')
@@ -193,6 +236,97 @@ def test_a_conclusion_is_half_a_page_and_types_no_result(paper, record, checked)
     assert not re.findall(r'±|[+−]\d|\d\.\d', words)
 
 
+def test_hml_leads_over_the_best_rival_of_each_set(record):
+    table = pd.read_csv(ROOT / 'outputs/hml/table2.csv')
+    levels, printed = (
+        table.pivot(index='row', columns='column', values=values)
+        for values in ('ours', 'published')
+    )
+    leads = {lead['name']: lead for lead in paper_conclusions._hml_leads(record)}
+    assert list(leads) == ['VOC12', 'COCO', 'CUB', 'NUS']
+    for name, lead in leads.items():
+        for values, rival, gained in (
+            (levels[name], lead['ours_over'], lead['answer'].mean),
+            (printed[name], lead['rival'], lead['printed']),
+        ):
+            rivals = values.drop('HML (Ours)')
+            assert rivals.idxmax() == rival
+            assert values['HML (Ours)'] - rivals.max() == pytest.approx(gained, abs=2e-4)
+    assert [leads[name]['own'] for name in leads] == [1.8, 2.1, 0, 0.8]
+    assert [leads[name]['of_set_up'] for name in leads] == [True, False, False, True]
+
+
+def test_what_learning_adds_to_hml_is_read_at_equal_settings(record):
+    lines = pd.read_csv(ROOT / 'outputs' / 'ablations.csv')
+    for ablation in ('hml_adaptive', 'hml_adaptive_full'):
+        line = lines[(lines.ablation == ablation) & (lines.column == 'mean')].iloc[0]
+        answer = paper_conclusions._hml_learnt_over_fixed(ablation, record)
+        assert answer.mean == pytest.approx(line.gain, abs=2e-4)
+        assert answer.published == pytest.approx(line.published, abs=1e-4)
+        assert paper_conclusions._hml_learnt_over_fixed(ablation, NOTHING).word == 'not run'
+
+
+def test_hml_by_several_searches_is_that_of_the_page_on_budgets(record):
+    compared = budget.compare_choices(record).set_index(['dataset', 'loss', 'head'])
+    an, hml = (
+        compared.loc['voc12_animals'].loc[method]
+        for method in (('an', 'linear'), ('hml', 'cosine'))
+    )
+    found = paper_conclusions._hml_by_searches(record)
+    means = {name: answer.mean for name, answer in found.items()}
+    expected = {'an': an.change.mean, 'by_one': hml.by_one.mean, 'by_all': hml.by_all.mean}
+    assert means == pytest.approx(expected)
+    assert paper_conclusions._hml_by_searches(record.iloc[:0]) == {}
+
+
+def test_shipped_models_of_hml_say_where_their_margin_ends():
+    shipped = paper_conclusions._hml_shipped()
+    scale, margin = shipped['start']
+    assert len(shipped['scales']) == len(shipped['margins']) == 3
+    assert all(0 < end < margin for end in shipped['margins'])
+    assert all(abs(end - scale) < 1 for end in shipped['scales'])
+
+
+def test_opmls_margins_levels_and_constants_are_those_of_the_paper_and_the_record(record):
+    fields = paper_conclusions._opml(record)
+    assert fields['margins'] == pytest.approx(
+        [89.20 - 89.19, 71.75 - 70.87, 50.14 - 48.18, 24.11 - 22.30]
+    )
+    board = {
+        name: pd.read_csv(ROOT / f'outputs/methods/{name}.csv').query("labels == 'single'")
+        for name in ('voc12_animals', 'coco18', 'mirflickr14', 'cub_crops')
+    }
+    linear = {
+        name: rows[rows['head'] == 'linear'].set_index('loss') for name, rows in board.items()
+    }
+    for printed, loss in (('ZLPR', 'zlpr'), ('Focal', 'focal'), ('ASL', 'asl')):
+        gaps = [rows.test_map[loss] - rows.test_map['an'] for rows in linear.values()]
+        assert fields['over_bce'][printed]['ours'].mean == pytest.approx(np.mean(gaps), abs=0.02)
+    products = [
+        np.prod([share / (1 - share) for share in (of_opml['alpha'], of_opml['beta'])])
+        for of_opml in (json.loads(rows.hparams['opml']) for rows in linear.values())
+    ]
+    assert fields['products'] == pytest.approx(products)
+    levels = [fields['level'][epoch].mean for epoch in ('best', 'last')]
+    assert levels == pytest.approx(changes_in_long_training(record), abs=1e-6)
+
+
+def changes_in_long_training(record):
+    "What high rank with λ = 0.01 changes at the best epoch and at the last, over four sets."
+    lines = record[(record.loss == 'opml_sp') & (record.epochs == 40) & (record.lr == 1.24e-3)]
+    parts = pd.DataFrame(lines.hparams.map(json.loads).tolist(), index=lines.index)
+    plain = ~parts[['high_rank', 'smoothing', 'correction']].any(axis=1)
+    raised = parts.high_rank & (parts.rank_weight == 0.01)
+    raised &= ~(parts.smoothing | parts.correction)
+    return [
+        (
+            lines[raised].groupby('dataset')[column].mean()
+            - lines[plain].groupby('dataset')[column].mean()
+        ).mean()
+        for column in ('val_map', 'val_map_at_end')
+    ]
+
+
 def test_what_a_search_in_one_step_costs_lac_is_the_difference_of_two_pages(record):
     effects = paper_conclusions._lac_first_stage_searched(record)
     at_equal_settings = pd.read_csv(ROOT / 'outputs' / 'ablations.csv')
@@ -207,13 +341,45 @@ def test_what_a_search_in_one_step_costs_lac_is_the_difference_of_two_pages(reco
         assert effect.seeds == 5
 
 
+def test_two_ways_leads_are_differences_of_its_table(record):
+    cells = tables.table('two_way', '7', record).of(published.PHOTOS_SUITE)
+    levels = cells.pivot(index='row', columns='column')['ours']
+    fields = paper_conclusions._two_way(record)
+    two, six = ['VOC2012', 'MSCOCO'], ['cub_crops', 'mirflickr14', 'corel5k', 'ccp']
+    for answers, one, other, sets in (
+        (fields['leads']['ASL'], 'Ours', 'ASL', two + six),
+        (fields['leads']['weighted BCE'], 'Ours', 'BCE', two + six),
+        (fields['over_plain']['two-way'], 'Ours', 'plain BCE', two),
+        (fields['over_plain']['softmax'], 'Softmax', 'plain BCE', two),
+    ):
+        for answer, measure in zip(answers, ('mAP@class', 'mAP@sample'), strict=True):
+            level = levels[f'{measure} / ResNet50']
+            gaps = [level[f'{place} / {one}'] - level[f'{place} / {other}'] for place in sets]
+            assert answer.mean == pytest.approx(sum(gaps) / len(gaps), abs=2e-4)
+            assert answer.places == len(sets)
+
+
+def test_what_a_way_alone_loses_in_the_other_measure_is_told(record, checked):
+    of_two_way = checked[checked.paper == 'two_way']
+    text = paper_conclusions.format_conclusion('two_way', of_two_way, record)
+    _, take_away = text.split('**What to take from it.**')
+    for loss in ('two_way', 'two_way_class', 'two_way_sample'):
+        over_classes, over_samples = (
+            paper_conclusions.answer_gain(record, Row(loss), Row('an'), metric)
+            for metric in ('mAP', 'mAP@sample')
+        )
+        assert f'| {over_classes.ours}, {over_samples.ours} |' in text
+        if loss == 'two_way_class':
+            assert over_samples.high < 0 < over_classes.low and over_samples.ours in take_away
+
+
 def test_lac_in_two_steps_is_compared_on_the_same_photos(record):
     answers = paper_conclusions._lac_in_two_steps(record)
     if not answers:
         pytest.skip('no set of photos has the runs')
     scores = two_steps.two_step_scores(record)
     in_two_steps = [of_set.by_seed.mean() for of_set in scores.values()]
-    assert answers['runs'] == 5 * len(scores)
+    means = {}
     bases = {'over_one': ('lac', 'labelwise'), 'same_head': ('an', 'labelwise')}
     for name, (loss, head) in (bases | {'plain': ('an', 'linear')}).items():
         differences = []
@@ -223,12 +389,72 @@ def test_lac_in_two_steps_is_compared_on_the_same_photos(record):
             # the label-wise head has half as many seeds
             of_seeds = json.loads(row.test_maps.item())[:5]
             differences.append(level - sum(of_seeds) / len(of_seeds))
-        assert answers[name].mean == pytest.approx(sum(differences) / len(differences), abs=0.01)
+        means[name] = dict(zip(answers['sets'], differences, strict=True))
+    for name in ('same_head', 'plain'):
+        expected = sum(means[name].values()) / len(scores)
+        assert answers[name].mean == pytest.approx(expected, abs=0.01)
         assert answers[name].places == len(answers['sets'])
+    assert {*answers['again'], *answers['changed']} == {*answers['sets']}
+    for name, effect in answers['changed'].items():
+        assert effect.mean == pytest.approx(means['over_one'][name], abs=0.01)
     lines = record.reindex(
         [run_key(config) for of_set in two_steps.plan_finals(record).values() for config in of_set]
     )
-    assert answers['own_rates'] == lines[lines.stage2_lr.notna()].dataset.nunique()
+    own = lines[lines.stage2_lr.notna()].dataset.nunique()
+    assert answers['own_rates'] == own and len(answers['again']) <= len(scores) - own
+
+
+def test_a_second_search_that_chose_the_first_draw_is_the_arm_with_the_queue(record):
+    "Its runs are the same, so that it changes nothing."
+    answers = paper_conclusions._lac_in_two_steps(record)
+    if 'VOC' not in answers.get('sets', ()):
+        pytest.skip('no run of the second search')
+    arm = pd.read_csv(ROOT / 'outputs' / 'ablations.csv').set_index(['ablation', 'arm', 'column'])
+    level = two_steps.two_step_scores(record)['voc12_animals'].by_seed.mean()
+    same = level == pytest.approx(arm.level['lac_parts', 'queue', 'VOC'], abs=1e-4)
+    assert ('VOC' in answers['again']) == same
+    checked = claims.report_claims(published.PHOTOS_SUITE, record, 'lac')
+    text = paper_conclusions.format_conclusion('lac', checked, record)
+    assert ('chose these again on' in text) == bool(answers['again'])
+
+
+def test_what_the_conclusion_on_lac_counts_is_of_the_record(record, monkeypatch):
+    monkeypatch.setenv('SPML_NB_OUTPUTS', str(ROOT / 'outputs'))
+    lac = paper_conclusions._lac(record)
+    boards = [
+        pd.read_csv(ROOT / f'outputs/methods/{dataset}.csv').set_index(['loss', 'head', 'labels'])
+        for dataset in search.SUITES[published.PHOTOS_SUITE]['datasets']
+    ]
+    above = [
+        sum(json.loads(board.test_maps['lac', 'labelwise', 'single'])) / 5
+        > sum(json.loads(board.test_maps['an', 'linear', 'single'])[:5]) / 5
+        for board in boards
+    ]
+    assert lac['higher'] == sum(above) and lac['runs'] == 30 and lac['lem_mixed']
+    table = pd.read_csv(ROOT / 'outputs/lac/table3.csv').set_index(['row', 'column'])
+    gained = {}
+    for column in ('VOC', 'COCO'):
+        rows = ('AN + PLC + LAC + two-stage', 'AN + PLC + LAC')
+        two, one = (table.ours[row, column] for row in rows)
+        gained[column] = two - one
+    for column, answer in lac['own_settings'].items():
+        assert answer.mean == pytest.approx(gained[column], abs=2e-4)
+    shown = paper_conclusions.gains_at_equal_settings('lac')
+    parts = {part['arm']: (part['acted'], part['may_act']) for part in shown}
+    lines = pd.read_csv(ROOT / 'outputs' / 'ablations.csv')
+    lines = lines[(lines.ablation == 'lac_parts') & (lines.column != 'mean')]
+    for arm, counted in lines.groupby('arm')[['acted', 'may_act']].sum().iterrows():
+        assert parts.get(arm, (0, 0)) == tuple(counted)
+
+
+def test_what_is_typed_of_lacs_runs_is_so(record):
+    """All have the form of the authors' code (conclusion, map), and figure F6 has these δ."""
+    lines = record[record.loss.isin(['lac', 'lac_plc'])]
+    assert {json.loads(hparams)['form'] for hparams in lines.hparams} == {'code'}
+    caption = ' '.join(paper_figures.describe_figure('lac', 'F6')['notes'].split())
+    for dataset in ('voc12_animals', 'coco18'):
+        config = search.final_configs(Row('lac', 'labelwise'), 'photos', dataset, record)[0]
+        assert f'{config.hparams["stage2_threshold"]:g} on {dataset}' in caption
 
 
 def test_a_page_for_each_paper_is_written_once(tmp_path, monkeypatch, unchecked):
@@ -315,7 +541,8 @@ def test_markdown_has_a_line_a_part_with_links_that_lead_somewhere():
     parts = paper_conclusions.read_paper_map('hml').parts
     assert len(lines) == 2 + len(parts)
     assert lines[2 + [part.name for part in parts].index('3.4 Adaptive learning')] == (
-        '| 3.4 Adaptive learning (Eq. 5–7) | Fig. 3; claims `hml-balance`, `hml-margin-peak`; '
+        '| 3.4 Adaptive learning (Eq. 5–7) | Fig. 3; claims `hml-balance`, `hml-balance-best`, '
+        '`hml-margin-peak`; '
         '[methods/hml: The adaptive scale and margin]'
         '(../methods/hml.ipynb#The-adaptive-scale-and-margin) |'
     )

@@ -193,7 +193,7 @@ def test_the_rule_takes_the_smallest_that_act_on_every_set():
     assert run_measurements.smallest_acting_weights(shares) == (1e-2, 2)
     assert run_measurements.smallest_acting_weights(shares[['b']]) == (1e-3, 2)
     assert run_measurements.smallest_acting_weights(shares[['a']]) == (1e-2, 4)
-    hparams = ablation_arms.read_ablations()['opml_parts'].arms['all'].hparams
+    hparams = ablation_arms.read_ablations()['opml_parts'].arms['all, λ = 0.01'].hparams
     assert (hparams['rank_weight'], hparams['gamma']) == (
         1e-2,
         2,

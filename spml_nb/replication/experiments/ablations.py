@@ -202,7 +202,9 @@ def _grid(ablation: Ablation, rows: pd.DataFrame) -> list[list[str]]:
 
 
 def _cell(ablation: Ablation, row: pd.Series) -> str:
-    """'+0.3 ± 0.4 / +0.1' with the paper's gain, or '43.1 ± 0.5' where no gain is measured."""
+    """'+0.3 ± 0.4 / +0.1' with the paper's gain, or '43.1 ± 0.5' where no gain is measured; in
+    brackets if the part acted in half of the runs or fewer.
+    """
     if ablation.measure == 'precision' or not row.over:
         text = f'{row.level:.1f}{_interval(row.level_half)}'
         printed = format_number(row.published, '.1f')
@@ -215,7 +217,7 @@ def _cell(ablation: Ablation, row: pd.Series) -> str:
         text += f' / {printed}'
     if row.n < ablation.seeds:
         text += f' ({row.n:g} of {ablation.seeds} seeds)'
-    return text
+    return f'({text})' if row.may_act and 2 * row.acted <= row.may_act else text
 
 
 def _interval(half: float) -> str:

@@ -35,7 +35,13 @@ def _curves(
 
 def _losses(collected: FigureArrays) -> Figure:
     label = 'loss of annotated positives'
-    return draw_over_epochs(collected, _METHODS, 'annotated', label, run_measurements.POINTS, 'log')
+    picture = draw_over_epochs(
+        collected, _METHODS, 'annotated', label, run_measurements.POINTS, 'log'
+    )
+    for ax in picture.axes:
+        if ax.lines:  # an empty panel says what is missing
+            ax.axhline(np.log(2), color='black', linestyle=':', linewidth=0.8)  # the start, p = 1/2
+    return picture
 
 
 def _logits(collected: FigureArrays) -> Figure:
@@ -128,7 +134,7 @@ def _cumulative(collected: FigureArrays) -> Figure:
     """Draw the share of labels up to each probability, a column per class and a row per method."""
     seeds = {name: collected.of_seeds('coco14', name) for name in _METHODS}
     names = (seeds['AN'] or seeds['EM'])[0]['names']
-    classes = range(0, len(names), _CLASSES // _SHOWN)
+    classes = np.linspace(0, len(names) - 1, _SHOWN).round().astype(int)  # the rarest, too
     picture, axes = make_axes(len(_METHODS), len(classes), 1.9, 1.6)
     for row, method in zip(axes, _METHODS, strict=True):
         row[0].set_ylabel(f'{method}\nshare of labels (%)')

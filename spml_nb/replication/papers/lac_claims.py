@@ -3,7 +3,7 @@
 The claims themselves are in assets/claims/lac.yml.
 """
 
-from ..comparisons import SHARE, claim_above, claim_steady
+from ..comparisons import SHARE, Contrast, Place, claim_above, claim_steady
 from .lac_figures import LEM, QUEUES, TEMPERATURES, THRESHOLDS
 
 
@@ -23,16 +23,25 @@ def _array(name):
     return lambda arrays: float(arrays[name])
 
 
-def _hidden(figure):
-    quantities = {'recall': 'recall at δ', 'ap': 'average precision'}
-    return [
+def _hidden(model, other):
+    "Average precision, which has no threshold: δ is each method's own."
+    return lambda figure: [
         claim_above(
-            f'{dataset}, {words} of hidden positives',
-            *(figure(dataset, model, _array(name), metric=SHARE) for model in ('LAC', 'AN')),
+            f'{dataset}, average precision of hidden positives',
+            *(figure(dataset, name, _array('ap'), metric=SHARE) for name in (model, other)),
         )
         for dataset in _DATA_OF_F6
-        for name, words in quantities.items()
     ]
+
+
+def _role(table):
+    "What ROLE loses by the label-wise model, minus what AN loses."
+    places = []
+    for dataset in ('VOC', 'COCO', 'NUS', 'CUB'):
+        columns = [f'ResNet-50 / {dataset}', f'LEM / {dataset}']
+        numbers = [table[row, column][row] for row in ('L_ROLE', 'L_AN') for column in columns]
+        places.append(Place(dataset, [Contrast(numbers, [1, -1, -1, 1])]))
+    return places
 
 
 def _distinctive(figure):
@@ -47,16 +56,10 @@ def _distinctive(figure):
 
 
 COMPARE = {
-    'lac-hidden': _hidden,
+    'lac-hidden': _hidden('LAC', 'AN'),
+    'lac-hidden-contrast': _hidden('LAC', 'LAC without contrast'),
     'lac-distinctive': _distinctive,
-    'lac-role': lambda table: [
-        claim_above(
-            dataset,
-            table['L_ROLE', f'ResNet-50 / {dataset}'],
-            table['L_ROLE', f'LEM / {dataset}'],
-        )
-        for dataset in ('VOC', 'COCO', 'NUS', 'CUB')
-    ],
+    'lac-role': _role,
     'lac-threshold': _steady(0.3, [{'threshold': δ, 'stage2_threshold': δ} for δ in THRESHOLDS]),
     'lac-temperature': _steady(0.2, [{'temperature': τ} for τ in TEMPERATURES]),
     'lac-queue-size': _steady(0.2, [{'queue': size} for size in QUEUES]),

@@ -96,7 +96,7 @@ def hidden_positives(run: Run) -> dict:
         silhouette: of class embeddings of the true labels of validation photos, −1 to 1, by cosine
         distance.
 
-    Source: LAC, Sections 1, 3 and 4.4; silhouettes: Rousseeuw 1987 (scikit-learn).
+    Source: LAC, Sections 1, 3 and 4.5; silhouettes: Rousseeuw 1987 (scikit-learn).
     """
     seen = run_measurements.score_run(run)
     unobserved = seen.task.observed == 0

@@ -115,14 +115,12 @@ def _validation_curves(collected: FigureArrays) -> Figure:
     return draw_over_epochs(collected, _LONG, 'val_map', 'validation mAP (%)')
 
 
-_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
+SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 WEIGHTS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 
 
 def _constants(collected: FigureArrays) -> Figure:
-    return draw_grid(
-        collected, 'OPML', Axis('α', _SHARES), Axis('β', _SHARES), 'ZLPR', at=(0.5, 0.5)
-    )
+    return draw_grid(collected, 'OPML', Axis('α', SHARES), Axis('β', SHARES), 'ZLPR', at=(0.5, 0.5))
 
 
 def _weights(collected: FigureArrays) -> Figure:
@@ -201,7 +199,7 @@ FIGURES = {
                 dataset,
                 'OPML',
                 {'loss': 'opml'},
-                {(a, b): {'hparams': {'alpha': a, 'beta': b}} for a in _SHARES for b in _SHARES},
+                {(a, b): {'hparams': {'alpha': a, 'beta': b}} for a in SHARES for b in SHARES},
             )
             for dataset in _DATA
         ],

@@ -14,7 +14,7 @@ import yaml
 
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
-from spml_nb.methods.core import ViewOutputs, create
+from spml_nb.methods.core import ViewOutputs, create, find
 from spml_nb.models.heads import Outputs
 from spml_nb.replication import ablation_arms, claims, published, tables
 from spml_nb.replication.claims import Number
@@ -84,8 +84,10 @@ IDLE = {  # without the first the second does nothing
 
 def switches(one, other):
     """Names of what differs between two configurations, apart from constants of what is off."""
+    augmented = {len(find(config.loss).views) > 1 for config in (one, other)}
     one, other = (vars(resolve(config)) for config in (one, other))
     names = {name for name in one if one[name] != other[name]} - {'hparams'}
+    names |= {'views'} if len(augmented) > 1 else set()
     if WHOLE.get(one['loss'], one['loss']) == WHOLE.get(other['loss'], other['loss']):
         names -= {'loss'}
     ours, theirs = (each['hparams'] | OFF.get(each['loss'], {}) for each in (one, other))
@@ -135,9 +137,9 @@ def test_our_sets_stand_for_the_papers():
             assert published.find_stand_in(theirs['dataset'], 'photos') == dataset
 
 
-def entries(**changes):
+def entries(ablation='em_apl_parts', **changes):
     content = yaml.safe_load((ASSETS / 'ablations.yml').read_text(encoding='utf-8'))
-    (entry,) = (each for each in content['ablations'] if each['id'] == 'em_apl_parts')
+    (entry,) = (each for each in content['ablations'] if each['id'] == ablation)
     for arm, changed in changes.items():
         entry['arms'][arm] |= changed
     return content | {'ablations': [entry]}
@@ -157,6 +159,32 @@ def test_an_arm_that_differs_in_more_or_less_than_one_thing_is_refused(
     monkeypatch.setattr(ablation_arms, '_content', lambda: entries(**change))
     with pytest.raises(SpmlError, match=message):
         ablation_arms.read_ablations.__wrapped__()
+
+
+def test_a_method_that_sees_augmented_views_differs_from_one_that_does_not(monkeypatch):
+    changed = {'AN + PLC': {'over': 'AN', 'loss': 'lac_plc'}}
+    monkeypatch.setattr(ablation_arms, '_content', lambda: entries('lac_parts', **changed))
+    with pytest.raises(SpmlError, match="'AN \\+ PLC' differs from 'AN' in lambda_plc, views;"):
+        ablation_arms.read_ablations.__wrapped__()
+    arms = ALL['lac_parts'].arms
+    assert [arms[name].over for name in ('AN on weak views', 'AN + PLC')] == [*arms][:2]
+
+
+def test_an_on_weak_views_has_the_loss_of_an_there():
+    arm = ALL['lac_parts'].arms['AN on weak views']
+    z = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0]] * 3)
+    weak, strong = torch.randn(2, 6, 4, requires_grad=True).unbind()
+    views = ViewOutputs({'weak': Outputs(weak), 'strong': Outputs(strong)})
+    index = torch.arange(6)
+    loss = create(arm.loss, z, epochs=9, threshold=0.9, **arm.hparams).loss(views, index)
+    of_an = create('an', z, epochs=9).loss(ViewOutputs({'weak': Outputs(weak)}), index)
+    assert loss == of_an
+    for of_arm, expected in zip(
+        torch.autograd.grad(loss, (weak, strong)),
+        (*torch.autograd.grad(of_an, weak), torch.zeros(6, 4)),
+        strict=True,
+    ):
+        assert torch.equal(of_arm, expected)
 
 
 def trials(scores, dataset='voc12_animals'):
@@ -251,6 +279,11 @@ def test_the_page_has_a_row_for_each_arm(invented):
     assert ALL['lac_parts'].arms.keys() <= rows.keys()
     assert rows['queue'].endswith('| 8 of 10 |') and ' / +0.4 |' in rows['queue']
     assert ablations.tabulate_arms(invented.iloc[:0]).empty
+    (numbers,) = (line for line in text.splitlines() if line.startswith('| queue |'))
+    idle = invented.assign(exercised=0 * invented.exercised)
+    text = ablations.format_ablations(ablations.tabulate_arms(idle))
+    (in_brackets,) = (line for line in text.splitlines() if line.startswith('| queue |'))
+    assert in_brackets.count('(+') == 3 and '(+' not in numbers
 
 
 def test_nothing_is_written_without_runs(any_rate, tmp_path, monkeypatch):
@@ -303,7 +336,7 @@ def runs_of(record, entry, arm, dataset, lr):
     weights = {'voc12_animals': 0.02, 'coco18': 0.9, 'mirflickr14': 0.2, 'cub_crops': 0.4}
     usual = {
         'proportion': 0.9, 'labels': 'soft', 'positive_proportion': 0, 'rank_weight': 1e-3,
-        'gamma': 4, 'two_stage': True, 'stage2_threshold': 0.9,
+        'gamma': 4, 'lambda_plc': 1, 'two_stage': True, 'stage2_threshold': 0.9,
         'beta': weights[dataset],
     }  # fmt: skip
     wanted = {name: usual.get(name) for name in switched} | hparams

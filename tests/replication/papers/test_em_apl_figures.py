@@ -63,6 +63,7 @@ def test_cumulative_shares_go_from_nothing_to_everything():
     }
     picture = em_apl_figures.FIGURES['11'].draw(figure_drawing.FigureArrays(about, rows))
     assert [ax.get_title() for ax in picture.axes[:4]] == [
-        f'{c}\nAP 40.0 → 44.0 (+10 %)' for c in 'aceg'
+        f'{c}\nAP 40.0 → 44.0 (+10 %)'
+        for c in 'acfh'  # the first and the last, too
     ] and len(picture.axes) == 8
     assert all(line.get_ydata()[-1] == 100 for ax in picture.axes for line in ax.lines)
