@@ -207,6 +207,11 @@ def test_a_tutorial_runs_on_the_folder_of_its_reader(tmp_path, name, kind):
             and names['truth'] is None
             and set(names['best']) == {'an', 'em', 'hml'}
         )
+        # mAP against observed labels chooses worse than their AUC
+        score = 'val_map_seen' if kind != 'positives' else 'observed_val_auc'
+        of_methods = [result.scores[score] for result in names['best'].values()]
+        shown = names['table'][names['validation']].tolist()
+        assert shown == sorted(of_methods, reverse=True) and result.scores[score] == shown[0]
         assert len(names['doubtful']) == (names['observed'] > 0).sum() and len(names['again']) == 12
         listed = pd.read_csv(result.folder / 'missing.csv')
         assert set(listed.label) <= set(data.class_names) and listed.label[:30].nunique() > 1

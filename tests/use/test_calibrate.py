@@ -174,10 +174,15 @@ def test_pages_and_messages_name_one_number_of_photos_to_label_in_full():
     root = Path(__file__).parents[2]
     guide = json.loads((root / FULL_PHOTOS_GUIDE).read_text())
     text = '\n'.join(''.join(cell['source']) for cell in guide['cells'])
-    named = [*re.findall(r'Begin with (\d+)|draw_sample\(names, (\d+)\)', text)]
+    choosing = re.findall(r'(\d+) of them choose the threshold', text)
+    drawn = re.findall(r'Begin with (\d+)|draw_sample\(names, (\d+)\)|sample = (\d+)  #', text)
+    readme = (root / 'README.md').read_text()
+    drawn += re.findall(r'--sample FULL (\d+)()()', readme)
     troubles = (root / 'TROUBLESHOOTING.md').read_text()
-    named += re.findall(r'\[(\d+)() photos labelled in full\]', troubles)
-    assert len(named) == 3 and {*map(''.join, named)} == {str(FULL_PHOTOS)}
+    choosing += re.findall(r'\[(\d+) photos labelled in full\]', troubles)
+    assert len(choosing) == 2 and {*choosing} == {str(FULL_PHOTOS)}
+    # half of a sample chooses, half measures
+    assert len(drawn) == 4 and {*map(''.join, drawn)} == {str(2 * FULL_PHOTOS)}
 
 
 def test_a_threshold_that_gains_nothing_is_not_taken(made, run, tmp_path, capsys):
