@@ -25,6 +25,7 @@ from .gains import mechanism_acted_in
 from .published import ORIGINAL_SETS, PHOTOS_SUITE
 from .tables import cell_final_runs, plan_cell, read_measures, read_recorded_runs
 from .templates import describe_protocol, render_template
+from .without_clean import ON_MAP
 
 
 @dataclass(frozen=True)
@@ -294,14 +295,15 @@ def front_findings(
         return ''
     fields = agreement_fields(agreed)
     shown = observed if observed and observed['rows'] else {}
-    changes = {
-        board.describe_method(row['loss'])['name']: shown['changes'][row['loss']]
-        for row in shown.get('rows', [])[:2]
+    by_observed = {
+        board.describe_method(row['loss'])['name']: row['effects'][shown['choices'].index(ON_MAP)]
+        for row in shown.get('rows', [])
+        if row['loss'] in [method.loss for method in BY_PHOTOS]
     }
     return render_template(
         'findings.md',
         leading=leading,
-        observed=changes,
+        observed=by_observed,
         mean_change=shown.get('mean_change'),
         methods_observed=len(shown.get('changes', ())),
         uses=[(board.describe_method(loss)['name'], use) for loss, use in (uses or {}).items()],
@@ -318,14 +320,15 @@ def front_findings(
 def _leads_only_with_few(by_size: list[dict]) -> bool:
     "Whether the first method is above the second with few photos of every set, not with most."
     leads = [list(one['leads'].values()) for one in by_size]
-    return all(few.low > 0 >= many.low for few, many in leads) if leads else False
+    return bool(leads) and all(few.low > 0 >= many.low for few, *_, many in leads)
 
 
+NOT_EXERCISED = str(statistics.Verdict.NOT_EXERCISED)
 BEGIN, END = '<!-- front:begin -->', '<!-- front:end -->'
 
 
 def format_front_table(measured: pd.DataFrame) -> str:
-    """The mean gain of each paper's own method, as a Markdown table.
+    """The mean gain of each paper's own method whose mechanism acted, as a Markdown table.
 
     Args:
         measured: As from `front_gains`.
@@ -345,6 +348,7 @@ def format_front_table(measured: pd.DataFrame) -> str:
                 'beside': '–' if cells.full.any() else _mean_gain(cells, 'beside'),
             }
             for method, cells in _cells_of_own(measured)
+            if _mean_gain(cells, 'effect') != NOT_EXERCISED
         ],
     )
 
@@ -361,7 +365,7 @@ def _mean_gain(cells: pd.DataFrame, which: str) -> Effect | str:
     if (cells.n < 2).any():
         return 'missing'
     if not cells.exercised.all():
-        return 'not exercised'
+        return NOT_EXERCISED
     return statistics.pool_effects(list(cells[which]))
 
 
@@ -386,7 +390,7 @@ def format_front(measured: pd.DataFrame, findings: str, picture: str) -> str:
         not_exercised=[
             method.name
             for method, of_method in _cells_of_own(measured)
-            if _mean_gain(of_method, 'effect') == 'not exercised'
+            if _mean_gain(of_method, 'effect') == NOT_EXERCISED
         ],
         heads={m.name: find(m.loss).head for m in METHODS if m.own and not m.plain},
     )

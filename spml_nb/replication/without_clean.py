@@ -17,10 +17,12 @@ from .experiments import observed_choice
 from .experiments.observed_choice import CHOSEN_RULE, DATASETS, METHODS
 from .templates import render_template
 
+ON_MAP = 'mAP, observed labels'  # the choice of who has no clean label
+
 # {name: (column by which settings and epoch are chosen, column of the score)}
 CHOICES = {
     'mAP, clean labels': ('clean_map', 'clean_map_test'),
-    'mAP, observed labels': (CHOSEN_RULE, f'{CHOSEN_RULE}_test'),
+    ON_MAP: (CHOSEN_RULE, f'{CHOSEN_RULE}_test'),
     # settings and epoch are chosen by observed labels in both, the threshold as named
     'micro-F1, clean labels': (CHOSEN_RULE, 'f1_clean_f1'),
     'micro-F1, observed labels': (CHOSEN_RULE, 'f1_lee_liu'),
@@ -123,7 +125,7 @@ def average_gains(measured: pd.DataFrame) -> pd.DataFrame:
         if set(on_sets.dataset) == set(DATASETS) and on_sets.n.min() > 1:
             effects.setdefault(loss, {})[choice] = pool_effects(list(on_sets.effect))
     table = pd.DataFrame.from_dict(effects, orient='index').reindex(columns=list(CHOICES))
-    order = table['mAP, observed labels'].map(lambda effect: -effect.mean)
+    order = table[ON_MAP].map(lambda effect: -effect.mean)
     return table.loc[order.sort_values(kind='stable').index]
 
 

@@ -186,16 +186,16 @@ def measure_rejection(record: pd.DataFrame) -> pd.Series:
 
 
 def compare_sizes(measured: pd.DataFrame, rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """What methods gain over plain AN with few and with many photos of each set.
+    """What methods gain over plain AN with few, with more and with many photos of each set.
 
     Args:
         measured: as from `measure_gains`.
         rows: two of `METHODS` or more.
 
     Returns:
-        For each set with the runs of its fewest photos and of the most: {'dataset', 'names' of the
-        rows, 'gains': {photos: `Effect`s of the rows}, 'leads': {photos: `Effect` of the first row
-        over the second}}.
+        For each set with the runs of its fewest photos, of a middle number and of the most:
+        {'dataset', 'names' of the rows, 'gains': {photos: `Effect`s of the rows}, 'leads': {photos:
+        `Effect` of the first row over the second}}.
     """
     if not len(measured):
         return []
@@ -204,10 +204,10 @@ def compare_sizes(measured: pd.DataFrame, rows: Iterable[Row]) -> list[dict[str,
     of_plain = of_plain.set_index([*Place._fields])
     compared = []
     for dataset in DATASETS:
-        few, *_, many = list_photo_counts(dataset)
+        counts = list_photo_counts(dataset)
+        shown = (counts[0], counts[len(counts) // 2], counts[-1])
         places = {
-            n: [Place(dataset, n, row.loss, row.head, row.labels) for row in rows]
-            for n in (few, many)
+            n: [Place(dataset, n, row.loss, row.head, row.labels) for row in rows] for n in shown
         }
         if not all(place in of_plain.index for of_size in places.values() for place in of_size):
             continue
