@@ -315,7 +315,7 @@ def budgets(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('SPML_NB_OUTPUTS', str(folder))
         known = tables.read_recorded_runs(RECORD)
-        budget.write_budgets(known)
+        budget.write_budgets(known, budget.compare_choices(known))
         yield folder, budget.average_by_budget(budget.gains_by_budget(known))
 
 

@@ -14,6 +14,14 @@ OUTPUTS = Path(__file__).resolve().parents[1] / 'outputs'
 RECORD = OUTPUTS / 'runs.csv'
 
 
+def recorded_runs() -> pd.DataFrame:
+    "The table of record; without one the test is skipped."
+    runs = tables.read_recorded_runs(RECORD)
+    if not len(runs):
+        pytest.skip('the table of record is empty')
+    return runs
+
+
 @cache
 def suite_gains() -> pd.DataFrame:
     "As from `gains.gains_of_suites`."

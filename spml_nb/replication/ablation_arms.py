@@ -14,11 +14,10 @@ from ..runs.config import Config, resolve
 from ..statistics import NO_SCORES, Scores
 from ..sweeps.queue import run_key
 from ..sweeps.search import Row, choose_config, search_configs
-from . import gains, published
+from . import gains, published, tables
 from .published import PHOTOS_SUITE, STAND_INS
 
-# {measure on test images: its column in the record}
-ON_TEST = {'mAP': 'test_map', 'mAP@class': 'test_map_class', 'mAP@sample': 'test_map_sample'}
+ON_TEST = ('mAP', 'mAP@class', 'mAP@sample')  # measured on test images
 MEASURES = (*ON_TEST, 'fall', 'precision')
 
 
@@ -256,19 +255,22 @@ def arm_scores(ablation: Ablation, arm: str, dataset: str, runs: pd.DataFrame) -
     configs = arm_configs(ablation, arm, dataset, runs)
     if not configs:
         return NO_SCORES
-    lines = arm_lines(configs, runs)
     if ablation.measure in ON_TEST:
-        by_seed = lines[ON_TEST[ablation.measure]].dropna()
-        return Scores(by_seed, run_key(configs[0]), ablation.measure, dataset)
-    # the others are not measured on test images, and have no dataset
+        return tables.read_measures(configs, ablation.measure, runs)
+    lines = arm_lines(configs, runs)
+    # these are not measured on test images, and have no dataset
     if ablation.measure == 'fall':
         return Scores((lines.val_map - lines.val_map_at_end).dropna(), metric='')
     return Scores(lines.pseudo_positive_precision_at_end.dropna(), metric='')
 
 
 _COLUMNS = [
-    *('val_map', 'val_map_at_end', *ON_TEST.values(), 'pseudo_positive_precision_at_end'),
-    *('exercised', 'best_stage', 'best_epoch'),
+    'val_map',
+    'val_map_at_end',
+    'pseudo_positive_precision_at_end',
+    'exercised',
+    'best_stage',
+    'best_epoch',
 ]
 
 

@@ -54,7 +54,7 @@ def gains_by_source(runs: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).drop_duplicates(['source', 'loss', 'dataset'])
 
 
-def comparable_gains(measured: pd.DataFrame) -> pd.DataFrame:
+def _select_comparable_gains(measured: pd.DataFrame) -> pd.DataFrame:
     """The rows of `front_page.front_gains` that enter means, counts and correlations: methods that
     learn from single positives, whose mechanism acted, with two seeds or more, printed with AN of
     the same source.
@@ -159,7 +159,7 @@ def source_agreement(measured: pd.DataFrame, sources: pd.DataFrame, boards: pd.D
           compare with
         - matrix: as from `_agreement_matrix`
     """
-    counted = comparable_gains(measured)
+    counted = _select_comparable_gains(measured)
     pairs = sources.merge(sources, on=['loss', 'dataset'], suffixes=('', '_other'))
     pairs = pairs[pairs.source < pairs.source_other].dropna(subset=['published'])
     apart = (pairs.published - pairs.published_other).abs()
@@ -214,13 +214,8 @@ def _agreement_matrix(sources: pd.DataFrame, boards: pd.DataFrame) -> pd.DataFra
         DataFrame, the papers' data sets by our photo sets, empty without gains. All are over the
         same methods, those whose mechanism acted on every set, ranked within each source.
     """
-    ours = boards[
-        (boards.suite == PHOTOS_SUITE)
-        & (boards.choice == 'clean')
-        & (boards.labels == 'single')
-        & (boards.baseline == all_gains.SAME_HEAD)
-        & boards.acted.eq(True)
-    ]
+    ours = all_gains.select_clean_choice(boards, all_gains.SAME_HEAD)
+    ours = ours[ours.acted.eq(True) & (ours.labels == 'single')]
     on_all_sets = ours.pivot(index=['loss', 'head'], columns='dataset', values='gain').dropna()
     merged = sources.merge(on_all_sets.reset_index(), on=['loss', 'head'])
     if merged.empty:

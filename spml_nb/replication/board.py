@@ -112,22 +112,13 @@ def expected_gains(measured: pd.DataFrame) -> pd.DataFrame:
         cross-entropy on as many fully labelled photos as validation has, NaN without runs) and
         photos (that number). Empty without runs.
     """
-    standings = average_standings(measured).reset_index()
-    standings = standings[(standings.choice == 'clean') & (standings.labels == 'single')]
-    standings = standings[standings.over_an.notna()]
+    standings = average_standings(measured).dropna(subset='over_an').reset_index()
+    standings = standings.query("choice == 'clean' and labels == 'single'")
     on_most_sets = standings[standings.sets.str.len() == standings.sets.str.len().max()]
     order = on_most_sets.over_an.map(lambda effect: -effect.mean).sort_values().index
     best = on_most_sets.loc[order[:_BEST_ROWS], [*_ROW]]
-    over_plain = measured[
-        (measured.suite == PHOTOS_SUITE)
-        & (measured.baseline == gains.PLAIN_HEAD)
-        & (measured.choice == 'clean')
-    ]
-    an = over_plain[
-        (over_plain.loss == 'an')
-        & (over_plain['head'] == 'linear')
-        & (over_plain.labels == 'single')
-    ]
+    over_plain = gains.select_clean_choice(measured, gains.PLAIN_HEAD)
+    an = over_plain.query("loss == 'an' and head == 'linear' and labels == 'single'")
     as_many = over_plain[over_plain.labels == gains.AS_MANY]
     photo_sets = published.describe_photo_sets()
     best_gains = over_plain.merge(best, on=[*_ROW]).groupby('dataset', sort=False).gain
@@ -231,13 +222,11 @@ def list_printed_rows(tables: Iterable[Table]) -> list[dict]:
 
 def _whole_methods(table: Table) -> Iterator[tuple[dict, dict]]:
     "The published cells of whole methods that have a baseline, each with ours."
-    cells = published.table_cells(table.paper, table.number).to_dict('records')
     ours = {(cell['row'], cell['column']): cell for cell in table.of('photos').to_dict('records')}
-    for cell in cells:
-        where = cell['row'], cell['column']
+    for where, cell in published.index_cells(table.paper, table.number).items():
         if where not in ours or not _is_whole_method(cell):
             continue
-        if published.gain_baseline(cell, cells) not in (None, cell):
+        if published.gain_baseline(cell) not in (None, cell):
             yield cell, ours[where]
 
 
@@ -285,7 +274,8 @@ def _methods_in_tables() -> dict[str, set[str]]:
     losses = {paper: set() for paper in published.list_papers()}
     for paper, in_paper in losses.items():
         for number in published.table_numbers(paper):
-            configs = published.table_cells(paper, number).config.dropna()
+            cells = published.index_cells(paper, number).values()
+            configs = [cell['config'] for cell in cells if cell['config']]
             in_paper.update(config['loss'] for config in configs if config['loss'])
     return losses
 
@@ -449,17 +439,12 @@ def method_micro_f1(measured: pd.DataFrame) -> dict[tuple[str, str], dict[str, f
 
 
 def _by_method(measured: pd.DataFrame, column: str) -> dict[tuple[str, str], dict]:
-    single = measured[
-        (measured.suite == PHOTOS_SUITE)
-        & (measured.choice == 'clean')
-        & (measured.labels == 'single')
-        & (measured.baseline == gains.PLAIN_HEAD)
-        & measured.acted.eq(True)
-        & (measured.n > 1)
-    ]
+    over_plain = gains.select_clean_choice(measured, gains.PLAIN_HEAD)
+    acted = over_plain.acted.eq(True)
+    counted = over_plain[acted & (over_plain.labels == 'single') & (over_plain.n > 1)]
     return {
         method: dict(zip(of_method.dataset, of_method[column], strict=True))
-        for method, of_method in single.groupby(['loss', 'head'], sort=False)
+        for method, of_method in counted.groupby(['loss', 'head'], sort=False)
     }
 
 

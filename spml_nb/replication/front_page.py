@@ -23,7 +23,7 @@ from .board import Leaders, find_leaders, method_levels, method_micro_f1
 from .experiments import clean_photos, more_photos, second_backbone, thresholds
 from .gains import mechanism_acted_in
 from .published import ORIGINAL_SETS, PHOTOS_SUITE
-from .tables import cell_final_runs, plan_cell, read_measures, read_recorded_runs
+from .tables import cell_final_runs, plan_cell, read_measures
 from .templates import describe_protocol, render_template
 from .without_clean import ON_MAP
 
@@ -139,7 +139,7 @@ def _gain(method: FrontMethod, panel: str, runs: pd.DataFrame) -> dict:
     cells = published.index_cells(method.paper, method.table)
     cell = cells[row, column]
     named_baseline = bool(cell['baseline'])
-    base = published.gain_baseline(cell, []) if named_baseline else cells[baseline, column]
+    base = published.gain_baseline(cell) if named_baseline else cells[baseline, column]
     config = cell['config']
     full = config.get('labels') == 'full'
     head = config.get('head') or find(config['loss']).head
@@ -397,29 +397,27 @@ def format_front(measured: pd.DataFrame, findings: str, picture: str) -> str:
     return f'{BEGIN}\n{text}{END}'
 
 
-def write_front(root: Path | None = None, boards: pd.DataFrame | None = None) -> list[Path]:
-    """Write `outputs/front.svg` and the part of README.md between the marks.
+def write_front(runs: pd.DataFrame, boards: pd.DataFrame) -> list[Path]:
+    """Write `front.svg` in the setting `outputs`, and the part between the marks of the README.md
+    beside that folder, if there is such a file with marks.
 
     Args:
-        root: The folder of README.md and outputs/, default: the parent of the setting `outputs`.
-            Only the picture is written if README.md is missing or has no marks.
-        boards: Default: `gains.gains_of_suites` of the record.
+        runs: The table of record.
+        boards: As from `gains.gains_of_suites`.
 
     Returns:
         The files that changed.
 
     Raises:
-        SpmlError: For a damaged table of record, a file that cannot be written, or marks that do
-            not enclose exactly one part; nothing changes then.
+        SpmlError: For a file that cannot be written, or marks that do not enclose exactly one part;
+            nothing changes then.
     """
-    outputs = settings.get_folder('outputs') if root is None else Path(root) / 'outputs'
+    outputs = settings.get_folder('outputs')
     readme = outputs.parent / 'README.md'
     enclosing = split_at_marks(readme)
-    runs = read_recorded_runs(outputs / 'runs.csv')
     measured = front_gains(runs)
     texts = {outputs / 'front.svg': draw_front(measured).decode()}
     if enclosing:
-        boards = all_gains.gains_of_suites(runs, [PHOTOS_SUITE]) if boards is None else boards
         findings = front_findings(
             find_leaders(method_levels(boards), method_micro_f1(boards)),
             agreed=source_agreement(measured, gains_by_source(runs), boards),

@@ -11,6 +11,7 @@ from ..runs.config import Config
 from ..statistics import NO_SCORES, Effect, Scores, default_image_error, estimate_paired_effect
 from ..sweeps import boards, search
 from ..sweeps.queue import run_key
+from .published import PHOTOS_SUITE
 
 # column of the test mAP, by the validation labels that chose the epoch
 MEASURES = {'clean': 'test_map', 'observed': 'observed_test_map'}
@@ -236,6 +237,20 @@ def _score_row(
             'micro_f1': 100 * finals.test_micro_f1.mean() if clean else math.nan,
         }
         yield setting, scores, details
+
+
+def select_clean_choice(measured: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """The gains of heads on frozen features over one baseline, the epoch chosen by clean labels.
+
+    Args:
+        measured: As from `gains_of_suites`.
+        baseline: `SAME_HEAD` or `PLAIN_HEAD`.
+    """
+    return measured[
+        (measured.suite == PHOTOS_SUITE)
+        & (measured.choice == 'clean')
+        & (measured.baseline == baseline)
+    ]
 
 
 def join_baselines(measured: pd.DataFrame) -> pd.DataFrame:

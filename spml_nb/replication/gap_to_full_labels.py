@@ -82,9 +82,8 @@ def list_candidates(measured: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _board_rows(measured: pd.DataFrame, labels: str) -> pd.DataFrame:
-    over_plain = measured.baseline == gains.PLAIN_HEAD  # one row per setting
-    of_suite = measured[(measured.suite == SUITE) & (measured.choice == 'clean') & over_plain]
-    return of_suite[(of_suite.labels == labels) & (of_suite.n > 1)]
+    over_plain = gains.select_clean_choice(measured, gains.PLAIN_HEAD)
+    return over_plain[(over_plain.labels == labels) & (over_plain.n > 1)]
 
 
 def _list_trained_on_validation(planned: pd.DataFrame, use: Use) -> pd.DataFrame:
@@ -305,7 +304,7 @@ def write_gap(runs: pd.DataFrame, measured: pd.DataFrame) -> list[Path]:
         ranges=_summarize_by_labels(shares),
         mean=shares[shares.dataset == MEAN].set_index('step').to_dict('index'),
         for_all={
-            step: (_name_method(part.iloc[0]), part.iloc[-1])
+            step: (_name_method(part.loss.iloc[0], part['head'].iloc[0]), part.iloc[-1])
             for step, part in one_for_all.groupby('step', sort=False)
         },
         step=Step,
@@ -313,7 +312,7 @@ def write_gap(runs: pd.DataFrame, measured: pd.DataFrame) -> list[Path]:
         pool=pool_effects,
         seeds=len(clean_photos.SEEDS),
         nothing_beyond=_find_nothing_beyond(chosen, sets),
-        trained=[_name_method(pd.Series(row.__dict__)) for row in clean_photos.METHODS],
+        trained=[_name_method(row.loss, row.head) for row in clean_photos.METHODS],
         more=(photos.val / 2 / photos.train).mean(),
         outside=runs.side.fillna('').ne('').any() if 'side' in runs else False,
         missing=[name for name in DATASETS if name not in sets],
@@ -361,20 +360,18 @@ def _head_with_all_labels(measured: pd.DataFrame) -> list[Effect]:
     return [gains.estimate_gain(row.cosine, row.linear) for row in by_head.itertuples()]
 
 
-def _name_method(row) -> str:
-    name = board.describe_method(row.loss)['name']
-    return name if row['head'] == 'linear' else f'{name}, {row["head"]}'
+def _name_method(loss: str, head: str) -> str:
+    name = board.describe_method(loss)['name']
+    return name if head == 'linear' else f'{name}, {head}'
 
 
 def _tabulate(shares: pd.DataFrame) -> list[list[str]]:
     "A row per photo set: its gap and, for each step, the chosen method, its gain and its share."
     lines = [['photos', 'gap', *Step]]
     for dataset, steps in shares.groupby('dataset', sort=False):
-        cells = [
-            f'{_name_method(row)}: {row.gain}, {row.share}'
-            if row.loss
-            else f'{row.gain}, {row.share}'
-            for _, row in steps.iterrows()
-        ]
+        cells = []
+        for _, row in steps.iterrows():
+            method = f'{_name_method(row.loss, row["head"])}: ' if row.loss else ''
+            cells.append(f'{method}{row.gain}, {row.share}')
         lines.append([dataset, str(steps.gap.iloc[0]), *cells])
     return lines

@@ -90,7 +90,7 @@ def _list_cells(runs: pd.DataFrame) -> Iterator[tuple[list[Config], str]]:
         cell
         for paper in published.list_papers()
         for number in published.table_numbers(paper)
-        for cell in published.table_cells(paper, number).to_dict('records')
+        for cell in published.index_cells(paper, number).values()
     ]
     cells += [
         tables.cell_of_runs(operand.paper, operand.config)

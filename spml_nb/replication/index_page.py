@@ -27,9 +27,9 @@ _SCALE = 6  # points of gain on either side of 0 that a mark can show
 _PIXELS = 4  # per point
 
 
-def gain_mark(published: float | None, ours: float, half: float | None) -> str:
-    """A small SVG of a gain: a ring for the published one above a dot for ours with its interval, 0
-    in the middle; an arrow for a gain beyond six points.
+def _draw_mark(published: float | None, ours: float, half: float | None) -> str:
+    """Draw a gain as a small SVG: a ring for the published one above a dot for ours with its
+    interval, 0 in the middle; an arrow for a gain beyond six points.
     """
     parts = []
     if not pd.isna(half):
@@ -66,7 +66,6 @@ def index_page(
     printed: list[dict],
     boards: list[str],
     picture: bool = False,
-    without_clean: dict | None = None,
 ) -> str:
     """The text of `index.html`.
 
@@ -75,7 +74,6 @@ def index_page(
         printed: As from `board.list_printed_rows`.
         boards: Names of the boards in `outputs/methods`.
         picture: Whether there is a `front.svg`.
-        without_clean: As from `without_clean.read_without_clean`.
     """
     groups, group_of_run = _group_final_runs(results.runs, _runs_shown(results))
     rows = board.list_board_rows(results.gains, group_of_run)
@@ -96,7 +94,7 @@ def index_page(
         board_groups=board.group_by_sets(rows),
         summary=board.summarize_board(results.gains),
         leading=results.leading,
-        without_clean=without_clean,
+        without_clean=results.without_clean,
         cards=_method_cards(rows, results.runs, results.claims, printed),
         printed=printed,
         boards=boards,
@@ -116,7 +114,7 @@ def index_page(
         stand_ins=published.STAND_INS,
         names=published.PAPERS_DATA,
         not_drawn=paper_figures.explain_not_drawn,
-        mark=gain_mark,
+        mark=_draw_mark,
         scale=_SCALE,
         main_tables=MAIN_TABLES,
         runs_of=_cells_with_runs,

@@ -160,7 +160,7 @@ def _tabulate_chosen_settings(paper: str, number: str, runs: pd.DataFrame) -> pd
     each search and measure that chose in it, a column for each photo set.
     """
     chosen = {}
-    for cell in published.table_cells(paper, number).to_dict('records'):
+    for cell in published.index_cells(paper, number).values():
         plan = plan_cell(cell, PHOTOS_SUITE)
         config = plan.choose(runs)
         if config is not None:
@@ -376,7 +376,9 @@ class Results:
         claims: As from `claim_table`, of all papers.
         runs: The table of record.
         gains: As from `gains.gains_of_suites`.
+        choices: As from `budget.compare_choices`.
         agreement: As from `agreement.source_agreement`.
+        without_clean: As from `without_clean.read_without_clean`.
     """
 
     tables: list[Table]
@@ -384,7 +386,9 @@ class Results:
     figures: list[Figure]
     runs: pd.DataFrame = field(default_factory=pd.DataFrame)
     gains: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=gains.COLUMNS))
+    choices: pd.DataFrame = field(default_factory=pd.DataFrame)
     agreement: dict = field(default_factory=empty_agreement)
+    without_clean: dict | None = None
 
     def of(self, paper: str) -> 'Results':
         """The tables, claims and figures of one paper."""
@@ -415,14 +419,11 @@ class Results:
 
 
 def _gather_results(
-    runs: pd.DataFrame | None,
-    tell: Callable[[str], None],
-    measured: pd.DataFrame | None,
+    runs: pd.DataFrame, measured: pd.DataFrame, compared: pd.DataFrame, tell: Callable[[str], None]
 ) -> Results:
     """Make all tables, claims and figures; only figures are written. Arguments as in
     `write_pages`.
     """
-    runs = read_recorded_runs() if runs is None else runs
     tables, checked, drawn = [], [], []
     for paper in published.list_papers():
         of_paper = [table(paper, number, runs) for number in published.table_numbers(paper)]
@@ -438,22 +439,31 @@ def _gather_results(
         )
         tables += of_paper
         drawn += pictures
-    measured = gains.gains_of_suites(runs) if measured is None else measured
-    agreement = source_agreement(front_gains(runs), gains_by_source(runs), measured)
-    return Results(tables, pd.concat(checked, ignore_index=True), drawn, runs, measured, agreement)
+    return Results(
+        tables,
+        pd.concat(checked, ignore_index=True),
+        drawn,
+        runs,
+        measured,
+        compared,
+        agreement=source_agreement(front_gains(runs), gains_by_source(runs), measured),
+        without_clean=without_clean.read_without_clean(),
+    )
 
 
 def write_pages(
     runs: pd.DataFrame | None = None,
-    tell: Callable[[str], None] = print,
     measured: pd.DataFrame | None = None,
+    compared: pd.DataFrame | None = None,
+    tell: Callable[[str], None] = print,
 ) -> list[Path]:
     """Rebuild the setting `outputs` from the table of record and the arrays of the figures.
 
     Args:
         runs: Default: the table of record.
-        tell: Prints a line per paper and one at the end.
         measured: Default: `gains.gains_of_suites(runs)`.
+        compared: Default: `budget.compare_choices(runs)`.
+        tell: Prints a line per paper and one at the end.
 
     Returns:
         The files that changed.
@@ -461,7 +471,10 @@ def write_pages(
     Raises:
         SpmlError: For a damaged `runs.csv` or arrays of a figure, or a file that cannot be written.
     """
-    results = _gather_results(runs, tell, measured)
+    runs = read_recorded_runs() if runs is None else runs
+    measured = gains.gains_of_suites(runs) if measured is None else measured
+    compared = budget.compare_choices(runs) if compared is None else compared
+    results = _gather_results(runs, measured, compared, tell)
     folder = settings.get_folder('outputs')
     texts = {folder / name: text for name, text in _page_contents(results, folder).items()}
     for subfolder in sorted({file.parent for file in texts}):
@@ -494,12 +507,10 @@ def _page_contents(results: Results, folder: Path) -> dict[str, str]:
     )
     others = {name: what for name, what in _OTHER_PAGES.items() if (folder / name).is_file()}
     has_picture = (folder / 'front.svg').is_file()
-    if page := without_clean.format_page():
-        texts['without_clean.md'] = page
+    if results.without_clean['rows']:
+        texts['without_clean.md'] = without_clean.format_page(results.without_clean)
     texts['README.md'] = _readme(results, boards, others, has_picture)
-    texts['index.html'] = index_page.index_page(
-        results, printed, boards, has_picture, without_clean.read_without_clean()
-    )
+    texts['index.html'] = index_page.index_page(results, printed, boards, has_picture)
     return texts
 
 
@@ -541,7 +552,7 @@ def _readme(results: Results, boards: list[str], others: dict[str, str], has_pic
         verdicts=claims.format_verdicts(results.claims),
         papers=papers,
         photos=_photo_sets(),
-        **budget.describe_choices(budget.compare_choices(results.runs)),
+        **budget.describe_choices(results.choices),
         searches=len(budget.SEEDS),
         **_search_protocol(),
     )
@@ -561,7 +572,7 @@ def _board_fields(results: Results) -> dict:
         'unlisted': sum(len(group['rows']) for group in unlisted),
         'summary': board.summarize_board(results.gains),
         'leading': results.leading,
-        'without_clean': without_clean.read_without_clean(),
+        'without_clean': results.without_clean,
         'half_alone': clean_photos.average_alone(
             clean_photos.measure_gains(clean_photos.plan_runs(results.runs))
         ),

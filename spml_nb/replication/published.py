@@ -267,12 +267,11 @@ def _printed(mean: float, std: float, lost: bool, decimals: int | None) -> str:
     return f'{mean:{form}}' if math.isnan(std) else f'{mean:{form}} ({std:{form}})'
 
 
-def gain_baseline(cell: dict, cells: list[dict]) -> dict | None:
+def gain_baseline(cell: dict) -> dict | None:
     """The cell that a gain is over: AN, or binary cross-entropy if all labels are observed.
 
     Args:
-        cell: A row of `table_cells`.
-        cells: All rows of the table.
+        cell: Of `index_cells`.
 
     Returns:
         The cell that the paper's file names as `baseline`, else the first baseline in the same
@@ -283,7 +282,7 @@ def gain_baseline(cell: dict, cells: list[dict]) -> dict | None:
         return index_cells(cell['paper'], cell['baseline']['table'])[row, cell['column']]
     full = (cell['config'] or {}).get('labels') == 'full'
     losses = ('an', 'bce', 'wbce') if full else ('an',)
-    for other in cells:
+    for other in index_cells(cell['paper'], cell['table']).values():
         if _is_plain(other, losses) and _comparison_key(other) == _comparison_key(cell):
             return other
     return None
@@ -391,7 +390,7 @@ def name_dataset(dataset: str) -> str:
     return DATASET_NAMES.get(dataset, dataset)
 
 
-def find_original_set(dataset: str) -> str:
+def _find_original_sets(dataset: str) -> str:
     """The papers' data sets that one of our photo sets stands in for, '' for none."""
     return ', '.join(PAPERS_DATA[name] for name, (ours, _) in STAND_INS.items() if ours == dataset)
 
@@ -427,5 +426,5 @@ def describe_photo_sets() -> pd.DataFrame:
         runs), train, val, test (photos), positives (per training photo, of the classes used).
     """
     counted = pd.read_csv(files('spml_nb') / 'assets' / 'photos.csv', index_col='name')
-    counted.insert(0, 'for', [find_original_set(name) for name in counted.index])
+    counted.insert(0, 'for', [_find_original_sets(name) for name in counted.index])
     return counted

@@ -44,13 +44,16 @@ def write_study(tell: Callable[[str], None] = print):
     """
     from ..sweeps import boards
     from . import front_page, gains, gap_to_full_labels, pages, tables
+    from .experiments import budget
 
     runs = tables.read_recorded_runs()
     measured = gains.gains_of_suites(runs)
+    compared = budget.compare_choices(runs)
     # before the pages, which link the files that exist
     boards.write_boards(runs)
-    front_page.write_front(boards=measured)
+    front_page.write_front(runs, measured)
     gap_to_full_labels.write_gap(runs, measured)
+    budget.write_budgets(runs, compared)
     for name in EXPERIMENTS:
         find_experiment(name).write(runs, measured)
-    pages.write_pages(runs, tell, measured)
+    pages.write_pages(runs, measured, compared, tell=tell)

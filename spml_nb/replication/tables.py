@@ -442,11 +442,10 @@ def table(
             measured[where] = _measure_cell(cell, suite, runs)
         return measured[where]
 
-    cells = published.table_cells(paper, number).to_dict('records')
     rows = []
-    for cell in cells:
+    for cell in published.index_cells(paper, number).values():
         row, scores = measure(cell)
-        base = published.gain_baseline(cell, cells)
+        base = published.gain_baseline(cell)
         if base is None or base is cell:
             rows.append(row | _NO_GAIN)
             continue
@@ -634,7 +633,7 @@ def _plan_cells(paper: str, number: str | None, suite: str) -> list[Plan]:
     return [
         plan_cell(cell, suite)
         for each in numbers
-        for cell in published.table_cells(paper, each).to_dict('records')
+        for cell in published.index_cells(paper, each).values()
     ]
 
 

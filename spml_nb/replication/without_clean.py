@@ -85,7 +85,7 @@ def measure_changes(lines: pd.DataFrame) -> dict[str, Effect]:
     }
 
 
-def average_changes(lines: pd.DataFrame) -> Effect:
+def _average_changes(lines: pd.DataFrame) -> Effect:
     """The mean of `measure_changes` over the methods, which share the seeds."""
     changes = _list_changes(lines)
     return pool_effects(
@@ -134,14 +134,14 @@ def read_without_clean() -> dict:
 
     Returns:
         {'rows': [{'loss', 'effects' (one for each choice)}], 'changes' (as from `measure_changes`),
-        'mean_change' (as from `average_changes`), 'choices' (names), 'sets', 'seeds' (numbers)}; no
-        rows and no changes while a photo set lacks runs.
+        'mean_change' (their mean over the methods), 'choices' (names), 'sets', 'seeds' (numbers)};
+        no rows and no changes while a photo set lacks runs.
     """
     lines = observed_choice.read_trials()
     rows, changes, mean_change = [], {}, None
     if set(lines.dataset) == set(DATASETS):
         changes = measure_changes(lines)
-        mean_change = average_changes(lines)
+        mean_change = _average_changes(lines)
         rows = [
             {'loss': loss, 'effects': list(effects)}
             for loss, *effects in average_gains(measure_gains(lines)).itertuples()
@@ -156,11 +156,12 @@ def read_without_clean() -> dict:
     }
 
 
-def format_page() -> str:
-    """The page, '' while a photo set lacks runs."""
-    shown = read_without_clean()
-    if not shown['rows']:
-        return ''
+def format_page(shown: dict) -> str:
+    """The page.
+
+    Args:
+        shown: As from `read_without_clean`, with rows.
+    """
     names = {loss: board.describe_method(loss) | {'head': find(loss).head} for loss in METHODS}
     measured = measure_gains(observed_choice.read_trials())
     by_set = _tabulate_by_set(measured, names, [row['loss'] for row in shown['rows']])

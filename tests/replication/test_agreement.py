@@ -17,7 +17,7 @@ def test_no_cell_that_counts_has_a_baseline_of_another_source():
     every = front_page.front_gains(pd.DataFrame()).assign(
         n=10, exercised=True, ours=1.0, like=1.0, like_half=0.5
     )
-    counted = agreement.comparable_gains(every)
+    counted = agreement._select_comparable_gains(every)
     places = {
         method.name: (method, published.index_cells(method.paper, method.table))
         for method in front_page.METHODS

@@ -25,7 +25,9 @@ from spml_nb.replication import (
     agreement,
     board,
     front_page,
+    gains,
     published,
+    study,
     tables,
     without_clean,
 )
@@ -33,6 +35,7 @@ from spml_nb.replication.experiments import clean_photos, more_photos, second_ba
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 100 * 1024
+NO_RUNS = pd.DataFrame(), gains.gains_of_suites(pd.DataFrame())
 
 
 def between(text):
@@ -185,8 +188,8 @@ def test_without_any_run_everything_is_missing(monkeypatch):
         f'# Mine\n\n{front_page.BEGIN}\n{front_page.END}\nThe rest.\n'
     )
     assert (
-        front_page.write_front() == [outputs / 'front.svg', outputs.parent / 'README.md']
-        and front_page.write_front() == []
+        front_page.write_front(*NO_RUNS) == [outputs / 'front.svg', outputs.parent / 'README.md']
+        and front_page.write_front(*NO_RUNS) == []
     )
     text = (outputs.parent / 'README.md').read_text()
     assert text.startswith(f'# Mine\n\n{front_page.BEGIN}') and text.endswith(
@@ -195,12 +198,13 @@ def test_without_any_run_everything_is_missing(monkeypatch):
     assert '(outputs/front.svg)' in text and '**' not in front_page.format_front_table(nothing)
 
 
-def test_the_same_record_elsewhere_gives_the_same_files(tmp_path):
+def test_the_same_record_elsewhere_gives_the_same_files(tmp_path, monkeypatch):
     for name in ('one', 'two'):
+        monkeypatch.setenv('SPML_NB_OUTPUTS', str(tmp_path / name / 'outputs'))
         (tmp_path / name / 'outputs').mkdir(parents=True)
         (tmp_path / name / 'README.md').write_text('no marks')
         assert (
-            front_page.write_front(tmp_path / name) == [tmp_path / name / 'outputs' / 'front.svg']
+            front_page.write_front(*NO_RUNS) == [tmp_path / name / 'outputs' / 'front.svg']
             and (tmp_path / name / 'README.md').read_text() == 'no marks'
         )
     assert (tmp_path / 'one' / 'outputs' / 'front.svg').read_bytes() == (
@@ -245,7 +249,7 @@ def test_a_damaged_record_changes_nothing(tmp_path):
     (tmp_path / 'outputs' / 'runs.csv').write_text('nonsense\n')
     (tmp_path / 'README.md').write_text(f'{front_page.BEGIN}old{front_page.END}')
     with pytest.raises(SpmlError, match='runs.csv, line 1'):
-        front_page.write_front(tmp_path)
+        study.write_study()
     assert (
         tmp_path / 'README.md'
     ).read_text() == f'{front_page.BEGIN}old{front_page.END}' and not (
@@ -275,7 +279,7 @@ def test_a_damaged_record_changes_nothing(tmp_path):
 def test_marks_that_do_not_enclose_one_part_change_nothing(tmp_path, text, counts):
     (tmp_path / 'README.md').write_text(text)
     with pytest.raises(SpmlError) as error:
-        front_page.write_front(tmp_path)
+        front_page.write_front(*NO_RUNS)
     assert (
         str(tmp_path / 'README.md') in str(error.value)
         and front_page.BEGIN in str(error.value)

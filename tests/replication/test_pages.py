@@ -611,8 +611,8 @@ def test_text_is_escaped_in_every_page(tmp_path, monkeypatch):
 
 def test_the_command_rebuilds_the_pages(outputs, capsys, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(pages, 'write_pages', lambda known, tell, measured: tell('rebuilt'))
-        patch.setattr(front_page, 'write_front', lambda boards: [])
+        patch.setattr(pages, 'write_pages', lambda *shared, tell: tell('rebuilt'))
+        patch.setattr(front_page, 'write_front', lambda *shared: [])
         assert cli.main(['tables']) == 0 and capsys.readouterr().out == 'rebuilt\n'
     (outputs / 'runs.csv').write_text('nonsense')
     assert cli.main(['tables']) == 2 and 'runs.csv, line 1' in capsys.readouterr().err

@@ -340,9 +340,8 @@ def test_every_number_has_a_source_and_a_gain_over_another_source_says_so():
     } == {'', 'quoted by OPML Table II', 'quoted by OPML Table III'}
     marked = {}
     for paper, table in EVERY_TABLE:
-        cells = published.table_cells(paper, table).to_dict('records')
-        for cell in cells:
-            base = published.gain_baseline(cell, cells)
+        for cell in published.index_cells(paper, table).values():
+            base = published.gain_baseline(cell)
             why = published.explain_uncounted(cell, base)
             if base is None or base is cell:
                 assert not why
@@ -362,7 +361,7 @@ def test_every_number_has_a_source_and_a_gain_over_another_source_says_so():
         ('opml', 'V'): {'FOCAL', 'ASY', 'ZLPR', 'OPML'},
     }
     opml = published.index_cells('opml', 'II')['1 P. & 0 N. / OPML-SP (Ours)', 'NUS']
-    assert opml['mean'] - published.gain_baseline(opml, [])['mean'] == pytest.approx(50.14 - 47.72)
+    assert opml['mean'] - published.gain_baseline(opml)['mean'] == pytest.approx(50.14 - 47.72)
 
 
 def test_later_pieces_win_and_empty_ones_take_back():
@@ -569,7 +568,7 @@ def test_our_sets_are_counted_as_they_are(name):
     ]
     assert (told.classes, told.used) == (len(whole.class_names), len(used.class_names)) and told[
         'for'
-    ] == published.find_original_set(name)
+    ] == published._find_original_sets(name)
     assert told.positives == round(float((used.labels[used.rows('train')] > 0).sum(1).mean()), 2)
 
 

@@ -541,9 +541,9 @@ def test_gains_are_of_paired_seeds_over_the_row_of_an_and_none_of_another_kind_o
         cells.loc['AN'][['gain', 'gain_published', 'gain_half']].isna().all(axis=None)
         and (cells.loc['WAN'].gain_half > 0).all()
     )
-    whole = published.table_cells('hml', '4').to_dict('records')
+    whole = published.index_cells('hml', '4').values()
     by_kind = {
-        one['config']['labels']: published.gain_baseline(one, whole)
+        one['config']['labels']: published.gain_baseline(one)
         for one in whole
         if one['row'] == 'HL + AL'
     }
@@ -618,7 +618,7 @@ def test_the_facade_gives_the_table():
 @pytest.mark.skipif(not (ROOT / 'outputs' / 'runs.csv').is_file(), reason='no table of record')
 def test_what_the_pages_say_of_lacs_second_stage_is_so():
     """How often its first epoch was the best, and that two queues were not full: in
-    paper_conclusions.py, lac_claims.py, lac_figures.py and papers/lac.ipynb.
+    lac_conclusion.py, lac_claims.py, lac_figures.py and papers/lac.ipynb.
     """
     known = tables.read_recorded_runs(ROOT / 'outputs' / 'runs.csv')
 

@@ -60,7 +60,7 @@ def test_a_mean_needs_every_set_and_a_search_that_is_whole(lines):
 
 
 def test_the_page_has_a_row_a_method_and_no_page_without_runs(lines, monkeypatch):
-    page = without_clean.format_page()
+    page = without_clean.format_page(without_clean.read_without_clean())
     assert page.count('| HML') == 2 and '3 seeds' in page
     monkeypatch.setattr(observed_choice, 'read_trials', lambda: pd.DataFrame(columns=lines.columns))
-    assert without_clean.format_page() == ''
+    assert without_clean.read_without_clean()['rows'] == []

@@ -349,11 +349,12 @@ def _picture(averaged: pd.DataFrame):
     return figure
 
 
-def write_budgets(record: pd.DataFrame) -> list[Path]:
+def write_budgets(record: pd.DataFrame, compared: pd.DataFrame) -> list[Path]:
     """Write `budget.csv`, `budget.md` and `budget.svg` in the setting `outputs`.
 
     Args:
         record: as from `tables.read_recorded_runs`.
+        compared: as from `compare_choices`.
 
     Returns:
         The files that changed.
@@ -365,7 +366,6 @@ def write_budgets(record: pd.DataFrame) -> list[Path]:
     if not len(averaged):
         return []  # only AN has runs
     shown = tabulate_budgets(averaged)
-    compared = compare_choices(record)
     columns = [*Place._fields, 'level', 'n', 'gain', 'gain_half']
     page = render_template(
         'budget.md',
@@ -395,5 +395,5 @@ EXPERIMENT = Experiment(
         lambda datasets: plan_budget_runs(datasets).config,
         lambda record, datasets: plan_finals(record, datasets).config,
     ),
-    lambda record, measured: write_budgets(record),
+    write=lambda record, measured: [],  # `study.write_study` shares the comparison with other pages
 )

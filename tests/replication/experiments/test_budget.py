@@ -146,17 +146,19 @@ def test_a_method_that_lacks_a_final_run_is_not_compared(searched):
 def test_without_another_method_there_is_no_page(known):
     runs = budget.plan_budget_runs()
     of_an = [run_key(config) for config in runs.config[runs.loss == 'an']]
-    assert budget.write_budgets(known.loc[known.index.isin(of_an)]) == []
+    alone = known.loc[known.index.isin(of_an)]
+    assert budget.write_budgets(alone, budget.compare_choices(alone)) == []
 
 
 def test_the_page_has_a_row_a_method_and_its_files(known, tmp_path, monkeypatch):
     monkeypatch.setattr(settings, 'get_folder', lambda name: tmp_path)
-    written = budget.write_budgets(known)
+    compared = budget.compare_choices(known)
+    written = budget.write_budgets(known, compared)
     assert [file.name for file in written] == ['budget.csv', 'budget.md', 'budget.svg']
     page = (tmp_path / 'budget.md').read_text(encoding='utf-8')
     assert '| EM | +2.0 ± ' in page and '| +3.0 |' in page
-    assert budget.write_budgets(known) == []
-    assert budget.write_budgets(pd.DataFrame()) == []
+    assert budget.write_budgets(known, compared) == []
+    assert budget.write_budgets(pd.DataFrame(), compared[:0]) == []
 
 
 def test_an_on_another_head_is_a_row_and_the_baseline_is_none(known, monkeypatch):
