@@ -181,7 +181,7 @@ def _data(args) -> bool | None:
         return not report.ready
     folders = candidate_folders(args.name, args.root)
     remedy = f'Nor is there a folder {join_items(folders)}. Miniatures need no files.'
-    require_one_of(args.name, registry.benchmark_names(), 'benchmark', remedy)
+    require_one_of(args.name, registry.BENCHMARKS, 'benchmark', remedy)
 
 
 def _check_data_options(args, is_benchmark: bool):
@@ -1289,7 +1289,7 @@ def complete_argument() -> dict[str, str]:
 
     lists = {
         'loss': methods.names(),
-        'benchmark': registry.benchmark_names(),
+        'benchmark': list(registry.BENCHMARKS),
         'paper': presets.PAPERS,
         'swept': ['methods', *study.EXPERIMENTS, *presets.PAPERS],
         'engine': queue.ENGINES,

@@ -158,7 +158,7 @@ def test_no_room_for_the_result(config, whole, name, monkeypatch):
 
 
 def test_no_room_for_features(config, cache, drawn):
-    images.open_images(datasets.load(drawn), 40, progress=False)
+    images.open_images(datasets.load(drawn), 40)
     with room(5_000):
         refused(lambda: training.train(config), cache / 'features', '.npy', FULL, 'Free space')
     assert leftovers(cache) == [] and [file.name for file in folder_of(config).iterdir()] == [
@@ -340,7 +340,7 @@ def test_a_disk_that_fails_while_a_photo_or_the_table_is_read_is_told(own, monke
         refused(lambda: datasets.load(own), own / 'labels.csv', 'Input/output error')
     monkeypatch.setattr(images.Image, 'open', fail)
     refused(
-        lambda: images.open_images(datasets.load(own), 24, progress=False),
+        lambda: images.open_images(datasets.load(own), 24),
         '60 of 60',
         '000.png (Input/output error',
         'Repair or replace',
@@ -505,7 +505,7 @@ def test_damaged_features_are_computed_again(config, whole, cache, damage):
 def test_any_damage_to_the_header_of_a_cache_is_noticed(config, whole, cache, drawn, kind):
     data, rng = datasets.load(drawn), np.random.RandomState(0)
     if kind == 'whole':
-        images.open_photos(data, progress=False)
+        images.open_photos(data)
     (file,) = (cache / ('features' if kind == 'features' else 'images')).glob(
         '*.whole' if kind == 'whole' else '*.npy'
     )

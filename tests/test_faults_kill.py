@@ -212,11 +212,7 @@ def test_building_the_image_cache_killed_at_random_moments(
     for moment in moments(rng, duration, 4):
         shutil.rmtree(cache)
         kill_after(start('build_images', folder=str(photos), whole=whole, pause=0.02), moment)
-        found = (
-            images.open_photos(data, 24, progress=False)
-            if whole
-            else images.open_images(data, 24, progress=False)
-        )
+        found = images.open_photos(data, 24) if whole else images.open_images(data, 24)
         assert all(np.array_equal(found[k], pixels[k]) for k in range(60))
         assert leftovers(cache) == []  # cleaned by the next builder
 

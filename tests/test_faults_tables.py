@@ -315,7 +315,7 @@ def test_sixteen_bits_a_channel_are_scaled_and_not_clipped(folder, channels):
     pixels = np.random.RandomState(0).randint(0, 65536, (16, 16, channels)).astype(np.uint16)
     table, names = numbered(['a|b', 'b'] * 5)
     path = folder(table, names[1:], {'0.png': lambda file: file.write_bytes(sixteen_bit(pixels))})
-    found = images.open_images(datasets.load(path), 16, progress=False)[0].astype(int)
+    found = images.open_images(datasets.load(path), 16)[0].astype(int)
     high = np.broadcast_to(pixels[:, :, : 3 if channels > 2 else 1] >> 8, (16, 16, 3)).astype(int)
     alpha = (pixels[:, :, -1:] >> 8) / 255 if channels in (2, 4) else 1
     assert (
@@ -361,9 +361,7 @@ def test_photos_of_every_kind_train_together(folder, views):
     path = folder(table, content=KINDS)
     result = trained(path, views=views)
     assert np.isfinite(result.logits['test']).all() and result.logits['test'].shape == (2, 2)
-    store = dict(
-        zip(KINDS, images.open_images(datasets.load(path), 16, progress=False), strict=True)
-    )
+    store = dict(zip(KINDS, images.open_images(datasets.load(path), 16), strict=True))
     with Image.open(path / 'images' / 'rotated.jpg') as image:
         upright = ImageOps.exif_transpose(image)
     assert upright.size == (16, 40) and np.array_equal(
@@ -420,5 +418,5 @@ def test_photos_that_are_copies_or_links_of_one_another_are_photos(folder):
     path = folder(table, names)
     (path / 'images' / '1.png').unlink()
     (path / 'images' / '1.png').symlink_to('0.png')
-    store = images.open_images(datasets.load(path), 16, progress=False)
+    store = images.open_images(datasets.load(path), 16)
     assert np.array_equal(store[0], store[1]) and len(store) == 10

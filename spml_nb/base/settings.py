@@ -100,10 +100,9 @@ def get_folder(kind: str) -> Path:
     Args:
         kind: 'data', 'cache', 'runs' or 'outputs'.
     """
+    require_one_of(kind, PATHS, 'kind of folder')
     values = read_settings()
-    return (
-        values['base'] / expand_home(values[require_one_of(kind, PATHS, 'kind of folder')])
-    ).resolve()
+    return (values['base'] / expand_home(values[kind])).resolve()
 
 
 def expand_home(folder: str | Path) -> Path:

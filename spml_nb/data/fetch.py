@@ -128,6 +128,7 @@ class _DroppedConnection(Exception):
     "A failure after which another try may succeed."
 
 
+_TIMEOUT = 60  # seconds without a byte
 _RETRY_STATUSES = (408, 425, 429, 500, 502, 503, 504)
 # HTTP headers by which a server tells versions of a file apart
 _VALIDATORS = {'etag': 'ETag', 'modified': 'Last-Modified'}
@@ -164,7 +165,6 @@ class _Transfer:
         verified: Whether there is a checksum, which would reveal a mix of two versions.
         bytes: Approximate size, or None.
         tell: Called with lines of progress.
-        timeout: Seconds without a byte.
     """
 
     url: str
@@ -172,7 +172,6 @@ class _Transfer:
     verified: bool
     bytes: int | None
     tell: Callable[[str], None]
-    timeout: float
 
     @property
     def name(self):
@@ -226,7 +225,7 @@ class _Transfer:
         "Open the connection. Status 416 (range not satisfiable) is an ordinary response."
         try:
             request = urllib.request.Request(self.url, headers=headers)
-            return urllib.request.urlopen(request, timeout=self.timeout)
+            return urllib.request.urlopen(request, timeout=_TIMEOUT)
         except urllib.error.HTTPError as error:
             if error.code == 416:
                 return error
@@ -339,7 +338,6 @@ def download(
     tell=print,
     tries: int = 5,
     wait: float = 1.0,
-    timeout: float = 60.0,
 ) -> Path:
     """Download a file, unless it exists and has the right checksums.
 
@@ -353,7 +351,6 @@ def download(
         tell: Called with lines of progress.
         tries: Maximum number of failures in a row without progress, for each address.
         wait: Seconds before the second try, doubled each time.
-        timeout: Seconds without a byte.
 
     Returns:
         `file`.
@@ -373,7 +370,7 @@ def download(
         reasons = []
         for url in urls:
             part = _beside(file, '.part')
-            transfer = _Transfer(url, part, bool(published), bytes, tell, timeout)
+            transfer = _Transfer(url, part, bool(published), bytes, tell)
             try:
                 return _complete(transfer, file, published, tries, wait)
             except _RefusedDownload as error:

@@ -20,8 +20,7 @@ from ..base.errors import SpmlError
 from ..base.files import require_regular_file
 from .dataset import PARTS, Dataset, join_items
 from .decoding import PHOTOS
-from .decoding import open_photo as open_photo  # README: people import it from here
-from .labels import split_rows as split_rows
+from .labels import split_rows
 
 LAYOUT = (
     'The first column of labels.csv must be `image`, a path below images/; then one of three: one '
@@ -39,6 +38,7 @@ NAME_COLUMNS = {'labels': -1, 'positives': 0}  # {column: label of the classes i
 RESERVED = ('image', 'labels', 'positives', 'split')  # columns that are not a class
 SIGNS = {',': 'commas', ';': 'semicolons'}  # common mistakes for the separator `|`
 CELLS = {'1': 1, '1.0': 1, '0': -1, '0.0': -1, '': 0}
+LABEL_CELLS = np.array(['', '1', '0'], object)  # the cell of label 0, 1 and -1
 
 
 @dataclass(frozen=True, eq=False)

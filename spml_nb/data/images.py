@@ -105,52 +105,27 @@ def has_cache(dataset_name: str, size: int, whole: bool = False) -> bool:
 # ---- a cache of decoded photos
 
 
-def _open_or_build(file, open_file, build, tell):
-    """Open a file. If it is missing or damaged, one process builds it while others wait.
-
-    Args:
-        open_file: Function (path) → content, or None if the file is missing or damaged.
-        build: Function () that writes the file.
-        tell: As in `hold_lock`.
-    """
-    store = open_file(file)
-    if store is not None:
-        return store
-    file.parent.mkdir(parents=True, exist_ok=True)
-    files.remove_leftovers(file.parent)
-    with files.hold_lock(file, tell):
-        if open_file(file) is None:
-            build()
-        store = open_file(file)
-    if store is None:
-        raise FileNotFoundError(errno.ENOENT, 'it was removed just after it was built')
-    return store
-
-
-def _open_cache(dataset, file, size, progress, *, needed, open_file, write):
-    """Open a file of decoded photos, built if necessary.
+def _open_cache(dataset, file, size, *, needed, open_file, write):
+    """Open a file of decoded photos. If it is missing or damaged, one process builds it while
+    others wait.
 
     Args:
         needed: Approximate size of the file in bytes.
-        open_file: As in `_open_or_build`.
-        write: Function (opened file, dataset, size, progress).
+        open_file: Function (path) → content, or None if the file is missing or damaged.
+        write: Function (opened file, dataset, size).
     """
-
-    def build():
-        start = time.perf_counter()
-        with files.replace_file(file) as temporary, open(temporary, 'wb') as out:
-            write(out, dataset, size, progress)
-        seconds = time.perf_counter() - start
-        if progress:
-            n = len(dataset)
-            print(
-                f'{dataset.name}: {n:,} images decoded to {size} px in {seconds:.1f} s '
-                f'({n / seconds:,.0f} per second), {os.path.getsize(file) / 2**20:,.0f} MiB',
-                flush=True,
-            )
-
     try:
-        return _open_or_build(file, open_file, build, files.print_line if progress else None)
+        store = open_file(file)
+        if store is None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            files.remove_leftovers(file.parent)
+            with files.hold_lock(file):
+                if open_file(file) is None:
+                    _build_cache(dataset, file, size, write)
+                store = open_file(file)
+        if store is None:
+            raise FileNotFoundError(errno.ENOENT, 'it was removed just after it was built')
+        return store
     except OSError as error:
         why = f'it cannot be used ({error.strerror or error}). Name'
         if error.errno in _DISK_FULL_ERRORS:
@@ -163,7 +138,20 @@ def _open_cache(dataset, file, size, progress, *, needed, open_file, write):
         ) from error
 
 
-def _decoded(dataset, size, progress, shape):
+def _build_cache(dataset, file, size, write):
+    start = time.perf_counter()
+    with files.replace_file(file) as temporary, open(temporary, 'wb') as out:
+        write(out, dataset, size)
+    seconds = time.perf_counter() - start
+    n = len(dataset)
+    print(
+        f'{dataset.name}: {n:,} images decoded to {size} px in {seconds:.1f} s '
+        f'({n / seconds:,.0f} per second), {os.path.getsize(file) / 2**20:,.0f} MiB',
+        flush=True,
+    )
+
+
+def _decoded(dataset, size, shape):
     """Decode all images in order, in threads.
 
     Args:
@@ -176,7 +164,7 @@ def _decoded(dataset, size, progress, shape):
     if animated := describe_animated(dataset.images, dataset.image_names):
         warn(f'{dataset.name}: {animated}')
     photos = iter(dataset.images)
-    meter = progress_meter(f'{dataset.name}, {size} px', len(dataset), unit='images', show=progress)
+    meter = progress_meter(f'{dataset.name}, {size} px', len(dataset), unit='images')
     with (
         warnings.catch_warnings(),
         ThreadPoolExecutor(settings.count_cores()) as pool,
@@ -310,7 +298,7 @@ def caches_photos() -> bool:
 # ---- photos as squares
 
 
-def open_images(dataset: Dataset, size: int, progress: bool = True) -> np.ndarray:
+def open_images(dataset: Dataset, size: int) -> np.ndarray:
     """Open all images of a data set as squares, decoded and cached at the first call.
 
     Several processes may call this at the same time: one builds the cache, the others wait. A
@@ -319,7 +307,6 @@ def open_images(dataset: Dataset, size: int, progress: bool = True) -> np.ndarra
     Args:
         dataset: Of image files, or in memory.
         size: Side in pixels.
-        progress: Whether to show a progress bar, and a line at the end.
 
     Returns:
         (N, size, size, 3) uint8, RGB, memory-mapped read-only. Images that are in memory at that
@@ -342,7 +329,6 @@ def open_images(dataset: Dataset, size: int, progress: bool = True) -> np.ndarra
         dataset,
         cache_file(dataset, size),
         size,
-        progress,
         needed=math.prod(shape),
         open_file=lambda file: _opened(file, shape),
         write=_write_squares,
@@ -364,13 +350,13 @@ def _opened(file, shape):
     return store if store.offset + store.nbytes == os.path.getsize(file) else None
 
 
-def _write_squares(out, dataset, size, progress):
+def _write_squares(out, dataset, size):
     shape = len(dataset), size, size, 3
     if shutil.disk_usage(os.path.dirname(out.name)).free < math.prod(shape):
         raise OSError(errno.ENOSPC, 'not enough free space')
     header = {'descr': '|u1', 'fortran_order': False, 'shape': shape}
     np.lib.format.write_array_header_1_0(out, header)
-    with closing(_decoded(dataset, size, progress, squash_image)) as images:
+    with closing(_decoded(dataset, size, squash_image)) as images:
         for pixels in images:
             out.write(pixels)
 
@@ -432,13 +418,12 @@ class Photos:
         return self.pixels[self.starts[row] : self.starts[row + 1]].reshape(h, w, 3)
 
 
-def open_photos(dataset: Dataset, longest: int = LONGEST_SIDE, progress: bool = True) -> Photos:
+def open_photos(dataset: Dataset, longest: int = LONGEST_SIDE) -> Photos:
     """Open all images of a data set in their proportions, decoded and cached as in `open_images`.
 
     Args:
         dataset: Of image files, or in memory.
         longest: Maximum of the longer side in pixels; larger photos are reduced.
-        progress: As in `open_images`.
 
     Raises:
         SpmlError: As `open_images`.
@@ -452,7 +437,6 @@ def open_photos(dataset: Dataset, longest: int = LONGEST_SIDE, progress: bool = 
         dataset,
         file,
         longest,
-        progress,
         needed=n * longest * longest * 9 // 4,  # if all are 4:3
         open_file=lambda file: _opened_whole(file, n),
         write=_write_photos,
@@ -482,11 +466,11 @@ def _count_bytes(dataset, longest):
     return count
 
 
-def _write_photos(out, dataset, longest, progress):
+def _write_photos(out, dataset, longest):
     if shutil.disk_usage(os.path.dirname(out.name)).free < _count_bytes(dataset, longest):
         raise OSError(errno.ENOSPC, 'not enough free space')
     sizes = []
-    with closing(_decoded(dataset, longest, progress, reduce_image)) as images:
+    with closing(_decoded(dataset, longest, reduce_image)) as images:
         for pixels in images:
             out.write(pixels)
             sizes.append(pixels.shape[:2])

@@ -13,11 +13,10 @@ from ..base.errors import SpmlError, require_one_of
 from ..base.escaping import escape_for_spreadsheet
 from ..base.files import new_folder
 from .dataset import PARTS, join_items
-from .folder import normalize_name, usable_class_names
+from .folder import LABEL_CELLS, normalize_name, usable_class_names
 from .formats import choose_layout
 from .layouts.source import COMPLETE, POSITIVES_ONLY, Photo, Source
 
-_MEANINGS = (COMPLETE, POSITIVES_ONLY)
 _BAR = '¦'  # replaces `|` in names of classes, because `|` separates names
 
 
@@ -114,7 +113,7 @@ def label_table(source: Source, meaning: str) -> pd.DataFrame:
     Returns:
         DataFrame of str; the index are sorted keys of `source.photos`.
     """
-    require_one_of(meaning, _MEANINGS, 'meaning of a name that is not given')
+    require_one_of(meaning, (COMPLETE, POSITIVES_ONLY), 'meaning of a name that is not given')
     keys = sorted(source.photos)
     if meaning == POSITIVES_ONLY:
         keys = [key for key in keys if source.photos[key].present | source.photos[key].absent]
@@ -128,8 +127,7 @@ def label_table(source: Source, meaning: str) -> pd.DataFrame:
         columns['positives'] = _join_names(labels, names)
     else:
         usable_class_names(names, 'where some names are unknown, each class gets a column, and ')
-        cells = {1: '1', 0: '', -1: '0'}
-        columns |= {name: [cells[z] for z in labels[:, c]] for c, name in enumerate(names)}
+        columns |= dict(zip(names, LABEL_CELLS[labels].T, strict=True))
     if split := _split(photos):
         columns['split'] = split
     if any(photo.group for photo in photos):
@@ -234,13 +232,13 @@ def as_csv(table: pd.DataFrame) -> str:
 # ---- reports
 
 
-def preview_import(source: Source, rows: int = 10) -> str:
-    "Summarise a source in a line, followed by a table of some photos with their names."
+def preview_import(source: Source) -> str:
+    "Summarise a source in a line, followed by a table of ten photos with their names."
     photos = source.photos
     counts = [len(photo.present) for photo in photos.values()]
     classes = {name for photo in photos.values() for name in photo.present}
     keys = sorted(photos, key=lambda key: (not photos[key].present, key))
-    shown = [keys[k] for k in np.linspace(0, len(keys) - 1, min(rows, len(keys))).astype(int)]
+    shown = [keys[k] for k in np.linspace(0, len(keys) - 1, min(10, len(keys))).astype(int)]
     lines = {key: {'names': ' | '.join(sorted(photos[key].present))} for key in shown}
     for key in shown:
         if photos[key].absent:

@@ -13,7 +13,8 @@ from .dataset import MINIATURES, Dataset, exclude_option, join_items
 from .doubts import find_doubts
 from .folder import candidate_folders, find_folder, read_folder
 from .formats import refuse_other_layout
-from .official.registry import BENCHMARKS, benchmark_folder, load_benchmark
+from .official.files import benchmark_folder
+from .official.registry import BENCHMARKS, load_benchmark
 
 _MAX_EXCLUDED = 10  # classes that a warning lists in the option `exclude`
 
@@ -50,9 +51,9 @@ def _is_benchmark(folder):
 def _load_all_classes(name, root, scored):
     if not isinstance(name, str | os.PathLike) or not str(name):
         raise SpmlError(f'a data set is a name or a folder, not {name!r}.')
-    if isinstance(name, str) and name in MINIATURES:
+    if name in MINIATURES:  # a Path is in neither
         return _drawn(name)
-    if isinstance(name, str) and name in BENCHMARKS:
+    if name in BENCHMARKS:
         return load_benchmark(name, benchmark_folder(name, root))
     folder = find_folder(name, root)
     if folder.exists():

@@ -1,7 +1,6 @@
 """A report on a data set before training: label counts, unusable or duplicate photos, remedies."""
 
 import json
-import os
 import warnings
 from collections import Counter
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import pandas as pd
 
 from .dataset import PARTS, Dataset, join_items
 from .decoding import describe_animated
+from .folder import find_folder
 from .labels import Truth, choose_score_targets, describe_truth, explain_missing_scores, observe
 from .loading import load
 from .lookalikes import LookalikeGroup, inspect_photos
@@ -90,11 +90,12 @@ def check_folder(folder: str | Path, root: str | Path | None = None) -> FolderCh
         SpmlError: If the folder cannot be loaded.
     """
     with warnings.catch_warnings(record=True, action='always') as caught:
-        data = load(folder, root)
+        data = load(Path(folder), root)
     inspection = inspect_photos(data.images)
     groups = inspection.groups + _groups_of_copies(data, inspection.groups)
     leaking = [group for group in groups if group.equal and _crosses_parts(data, group)]
-    names = _names_in_table(data)
+    images = find_folder(folder, root) / 'images'
+    names = [photo.relative_to(images).as_posix() for photo in data.images]
     counts = count_parts(data)
     lines = [
         repr(data),
@@ -149,16 +150,6 @@ def _groups_of_copies(data, groups):
 
 def _crosses_parts(data, group):
     return len(set(data.split[group.rows])) > 1
-
-
-def _names_in_table(data):
-    "Names of the photos as in the column `image`: paths below images/."
-    if not data.images_in_memory:
-        shared = Path(os.path.commonpath([Path(path).parent for path in data.images]))
-        for folder in (shared, *shared.parents):
-            if folder.name == 'images':
-                return [Path(path).relative_to(folder).as_posix() for path in data.images]
-    return data.image_names
 
 
 def _drawn(data):

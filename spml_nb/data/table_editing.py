@@ -11,7 +11,7 @@ import pandas as pd
 from ..base.errors import SpmlError
 from ..base.escaping import escape_for_spreadsheet
 from ..base.files import write_atomically
-from .folder import SIGNS, normalize_name, parse_label_table, read_label_table
+from .folder import LABEL_CELLS, SIGNS, normalize_name, parse_label_table, read_label_table
 
 
 def back_up_table(file: Path) -> Path:
@@ -81,7 +81,7 @@ def write_label(file: Path, image: str, name: str, label: int):
         raise SpmlError(f'{file} has no column {name!r} any more. Start the review again.')
     cell = table.at[rows[0], column]
     if column == name:
-        table.at[rows[0], column] = {1: '1', 0: '', -1: '0'}[label]
+        table.at[rows[0], column] = LABEL_CELLS[label]
     else:
         table.at[rows[0], column] = _change_names(cell, name, label > 0)
     parse_label_table(table, file)

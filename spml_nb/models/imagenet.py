@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import nn
 
 from ..base.files import write_arrays
 from ..data.dataset import Dataset
@@ -41,18 +40,6 @@ COUNTERPARTS = {  # class: indices of ImageNet classes
 }
 
 
-def imagenet_classifier() -> nn.Module:
-    """EfficientNet-Lite0 with its ImageNet classifier.
-
-    Returns:
-        A network in evaluation mode: (B, 3, 224, 224), normalised → (B, 1000) logits.
-
-    Raises:
-        SpmlError: if the weights are not installed.
-    """
-    return efficientnet_lite_classifier('efficientnet_lite0').eval()
-
-
 def score_counterparts(probabilities: np.ndarray, class_names: Iterable[str]) -> np.ndarray:
     """Score classes by the summed probabilities of their counterparts in ImageNet.
 
@@ -72,15 +59,12 @@ def score_counterparts(probabilities: np.ndarray, class_names: Iterable[str]) ->
     return np.stack(columns, 1).clip(0, 1)
 
 
-def write_imagenet_scores(
-    data: Dataset, file: str | Path, rows: np.ndarray | None = None
-) -> np.ndarray:
-    """Write the classifier's scores of a data set to a side-information file.
+def write_imagenet_scores(data: Dataset, file: str | Path) -> np.ndarray:
+    """Write the classifier's scores of the training images to a side-information file.
 
     Args:
         data: the data set.
         file: the .npz file to write.
-        rows: (n,) indices of images; None for the training images.
 
     Returns:
         The scores, (n, C) float32.
@@ -89,8 +73,8 @@ def write_imagenet_scores(
         SpmlError: if the weights are not installed, an image cannot be read, or the file cannot be
             written.
     """
-    rows = data.rows('train') if rows is None else rows
-    net = imagenet_classifier()
+    rows = data.rows('train')
+    net = efficientnet_lite_classifier('efficientnet_lite0').eval()
     store = open_images(data, 224)
     probabilities = []
     with torch.no_grad():

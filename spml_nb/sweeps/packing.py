@@ -24,7 +24,7 @@ from ..base.errors import SpmlError, require_one_of
 from ..base.files import print_line, refuse_existing, require_regular_file, write_atomically
 from ..data import loading
 from ..data.dataset import MINIATURES, join_items
-from ..data.official.registry import benchmark_folder
+from ..data.official.files import benchmark_folder
 from ..runs import record
 from ..runs.config import Config, complete_fields, config_to_dict, resolve
 from ..runs.folder import WITHOUT_WEIGHTS, Run, read_json

@@ -207,7 +207,7 @@ def _data_sets() -> Iterator[Finding]:
     root = settings.get_folder('data')
     missing = {
         name: official.list_missing_files(name, root)
-        for name in official.benchmark_names()
+        for name in official.BENCHMARKS
         if (root / name / 'ready.json').is_file()
     }
     ready = ', '.join(name for name, files in missing.items() if not files)

@@ -20,6 +20,7 @@ from ..base.errors import SpmlError
 from ..base.files import hold_lock, new_folder, refuse_existing, write_atomically
 from ..data.dataset import join_items
 from ..data.folder import (
+    LABEL_CELLS,
     find_folder,
     images_folder,
     parse_label_table,
@@ -33,8 +34,6 @@ from ..runs.config import Config
 from ..training.task import Task
 from ..training.trainer import train
 from .predictor import find_images
-
-CELLS = np.array(['', '1', '0'], object)  # of the labels 0, 1 and -1
 
 
 def _read_answers(file: Path, photos: list[str]) -> pd.DataFrame:
@@ -51,7 +50,7 @@ def _read_answers(file: Path, photos: list[str]) -> pd.DataFrame:
             f'{file} has several rows for: {join_items(images[images.duplicated()])}. Keep one for '
             'each photo.'
         )
-    table = pd.DataFrame(CELLS[labels], images, list(names))
+    table = pd.DataFrame(LABEL_CELLS[labels], images, list(names))
     return table.assign(split=cells.split.str.strip().to_numpy() if 'split' in cells else 'train')
 
 
@@ -168,7 +167,8 @@ def write_sample(folder: str | Path, target: str | Path, count: int) -> Sample:
     row_of = {names[row]: row for row in pool}
     drawn = draw_sample(row_of, min(count, len(pool)))
     rows = [row_of[name] for name in drawn]
-    table = pd.DataFrame(CELLS[data.labels[rows]], pd.Index(drawn, name='image'), data.class_names)
+    images = pd.Index(drawn, name='image')
+    table = pd.DataFrame(LABEL_CELLS[data.labels[rows]], images, data.class_names)
     with new_folder(target) as temporary:
         for row, name in zip(rows, drawn, strict=True):
             copy = temporary / 'images' / name

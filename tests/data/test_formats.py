@@ -247,6 +247,36 @@ def test_parts_come_along(tmp_path):
     }
 
 
+def test_tables_named_after_parts_keep_them(tmp_path):
+    names = draw(tmp_path / 'source' / 'photos')
+    for part, chosen in (('train', names[:30]), ('test', names[30:])):
+        rows = ''.join(f'{name},cat\n' for name in chosen)
+        (tmp_path / 'source' / f'{part}.csv').write_text(f'photo,labels\n{rows}', encoding='utf-8')
+    table = write_folder(read_source(tmp_path / 'source'), tmp_path / 'new', 'complete')
+    assert table['split'].tolist() == ['train'] * 30 + ['test'] * 10
+
+
+@pytest.mark.parametrize('layout', ['voc', 'table'])
+def test_folders_of_parts_are_kept_as_roboflow_exports_them(tmp_path, layout):
+    for part in ('train', 'valid', 'test'):
+        folder = tmp_path / 'source' / part
+        name, *_ = draw(folder)
+        if layout == 'voc':
+            (folder / 'a.xml').write_text(
+                f'<annotation><filename>{name}</filename><object><name>cat</name></object>'
+                '</annotation>',
+                encoding='utf-8',
+            )
+        else:
+            (folder / '_classes.csv').write_text(f'filename, cat\n{name}, 1\n', encoding='utf-8')
+    photos = read_source(tmp_path / 'source').photos
+    assert {path.split('/')[0]: photo.split for path, photo in photos.items()} == {
+        'train': 'train',
+        'valid': 'val',
+        'test': 'test',
+    }
+
+
 def test_labels_known_to_be_absent_and_difficult_ones_get_columns(tmp_path):
     document = {
         'images': [{'id': k, 'file_name': f'{k:03} é.jpg'} for k in range(COUNT)],
@@ -322,6 +352,14 @@ def test_folders_and_lists_of_a_yaml_are_found_where_they_are(tmp_path):
     assert first.present == set() and source.photos['train/images/003 é.jpg'].present == {'dog'}
 
 
+def test_labels_that_one_of_two_yaml_files_uses_are_not_left_out(tmp_path):
+    write_yolo(tmp_path, ['cat', 'dog'], make_matrix(['cat', 'dog']))
+    (tmp_path / 'few.txt').write_text('images/train/000 é.jpg', encoding='utf-8')
+    (tmp_path / 'few.yaml').write_text('names: [cat, dog]\ntrain: few.txt\n')
+    source = read_source(tmp_path)
+    assert len(source.photos) == COUNT and source.left_out == {}
+
+
 def test_difficult_objects_and_lists_of_parts_of_voc(tmp_path):
     place = tmp_path / 'source'
     place.mkdir()
@@ -339,6 +377,39 @@ def test_difficult_objects_and_lists_of_parts_of_voc(tmp_path):
     data = load(tmp_path / 'new')
     assert data.labels[0].tolist() == [0, -1] and (data.labels[1:] != 0).all()
     assert [len(data.rows(part)) for part in ('train', 'val', 'test')] == [29, 1, 10]
+
+
+def test_entries_of_voc_that_lead_to_one_photo_are_noted(tmp_path):
+    names = draw(tmp_path)
+    for k, name in enumerate(('cat', 'dog')):  # the second was copied with the photo's old name
+        (tmp_path / f'{k}.xml').write_text(
+            f'<annotation><filename>{names[0]}</filename><object><name>{name}</name></object>'
+            '</annotation>',
+            encoding='utf-8',
+        )
+    source = read_source(tmp_path)
+    assert source.photos[names[0]].present == {'cat', 'dog'}
+    assert source.remarks == {'entries of a photo that was listed before, joined': [names[0]]}
+
+
+def test_rows_of_huggingface_without_a_label_or_an_image_are_no_photos_without_classes(tmp_path):
+    datasets = pytest.importorskip('datasets')
+    photos = [str(tmp_path / name) for name in draw(tmp_path)]
+    kinds = {'image': datasets.Image(), 'label': datasets.ClassLabel(names=['cat', 'dog'])}
+    parts = {'train': ([*photos[:2], None], [0, 1, 1]), 'test': (photos[2:4], [-1, None])}
+    tables = {
+        part: datasets.Dataset.from_dict(
+            {'image': images, 'label': labels}, features=datasets.Features(kinds)
+        )
+        for part, (images, labels) in parts.items()
+    }
+    datasets.DatasetDict(tables).save_to_disk(tmp_path / 'saved')
+    source = read_source(tmp_path / 'saved')
+    assert [photo.present for photo in source.photos.values()] == [{'cat'}, {'dog'}]
+    assert source.left_out == {
+        'rows without an image': ['train 2'],
+        'rows without a label': ['test 0', 'test 1'],
+    }
 
 
 def test_cancelled_annotations_and_several_annotators(tmp_path):
@@ -376,6 +447,7 @@ WRONG = {  # file: content, and what the message has to name
     'key.json': (COCO | {'annotations': [{'image_id': 0}]}, 'annotations[0]', '`category_id`'),
     'id.json': (COCO | {'annotations': [{'image_id': 0, 'category_id': 6}]}, 'annotations[0]', '5'),
     'two.json': (COCO | {'categories': [*COCO['categories'], {'id': 5, 'name': 'dog'}]}, "'cat'"),
+    'same.json': (COCO | {'images': [*COCO['images'], {'id': 0, 'file_name': 'b.jpg'}]}, "'a.jpg'"),
     'none.json': ({'images': [], 'annotations': []}, '`categories`'),
     'gone.json': (
         COCO | {'images': [{'id': 0, 'file_name': 'b.jpg'}]},

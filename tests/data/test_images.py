@@ -85,7 +85,7 @@ def inside(folder):
 
 @pytest.mark.parametrize('size', [1, 16, 37, 64])
 def test_pixels_equal_torchvisions_resize_of_the_opened_photo(photos, size):
-    store = open_images(dataset(photos), size, progress=False)
+    store = open_images(dataset(photos), size)
     assert (
         store.shape == (6, size, size, 3) and store.dtype == np.uint8 and not store.flags.writeable
     )
@@ -97,7 +97,7 @@ def test_pixels_equal_torchvisions_resize_of_the_opened_photo(photos, size):
 def test_real_photos_equal_torchvisions_resize(ccp):
     data = datasets.load(ccp)
     part = dataset(data.images[:6])
-    for pixels, file in zip(open_images(part, 224, progress=False), part.images, strict=True):
+    for pixels, file in zip(open_images(part, 224), part.images, strict=True):
         with Image.open(file) as image:
             assert np.array_equal(pixels, resized(image, 224))
 
@@ -107,7 +107,7 @@ def test_more_photos_than_wait_at_once_stay_in_order(tmp_path, monkeypatch):
     files = [tmp_path / f'{k}.png' for k in range(50)]
     for k, file in enumerate(files):
         Image.new('RGB', (3, 3), (k, k, k)).save(file)
-    assert open_images(dataset(files), 2, progress=False)[:, 0, 0, 0].tolist() == list(range(50))
+    assert open_images(dataset(files), 2)[:, 0, 0, 0].tolist() == list(range(50))
 
 
 @pytest.mark.parametrize(
@@ -131,10 +131,7 @@ def test_every_common_mode_becomes_rgb_as_pillow_does_it(tmp_path, mode, suffix)
     image.save(file)
     with Image.open(file) as opened:
         expected = resized(opened, 20)
-    assert (
-        np.array_equal(open_images(dataset([file]), 20, progress=False)[0], expected)
-        and expected.std() > 5
-    )
+    assert np.array_equal(open_images(dataset([file]), 20)[0], expected) and expected.std() > 5
 
 
 @pytest.mark.silent('C3')
@@ -148,10 +145,10 @@ def test_training_and_prediction_see_a_transparent_picture_alike_and_no_hidden_c
         pixels[alpha == 0] = hidden
         file = tmp_path / f'{hidden}.png'
         Image.fromarray(np.dstack([pixels, alpha])).save(file)
-        seen.append(open_images(dataset([file]), 16, progress=False)[0])
+        seen.append(open_images(dataset([file]), 16)[0])
         with Image.open(file) as image:
             assert np.array_equal(make_square(image, 16, 'squash'), seen[-1])
-        assert (open_photos(dataset([file]), progress=False)[0][:, 25:] == 255).all()
+        assert (open_photos(dataset([file]))[0][:, 25:] == 255).all()
     assert np.array_equal(*seen) and (seen[0][:, 9:] == 255).all() and seen[0][:, :7].std() > 5
 
 
@@ -177,7 +174,7 @@ def test_nothing_that_opens_photos_starts_ghostscript(tmp_path, monkeypatch):
     )
     file.write_bytes(b'%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n')
     for use in (
-        lambda: open_images(dataset([file]), 4, progress=False),
+        lambda: open_images(dataset([file]), 4),
         lambda: read_images(['x.jpg'], [file], 4, 'squash'),
     ):
         with pytest.raises(SpmlError, match=r'x\.jpg \(EPS; allowed: JPEG, PNG'):
@@ -221,9 +218,9 @@ def test_no_more_pixels_are_decoded_at_a_time_than_there_is_room_for(tmp_path, m
         Image.fromarray(noise(width, height)).save(file)
     counted = Counted(monkeypatch, images, lookalikes)
     if how == 'training':
-        open_images(dataset(files), 8, progress=False)
+        open_images(dataset(files), 8)
     if how == 'whole':
-        open_photos(dataset(files), progress=False)
+        open_photos(dataset(files))
     if how == 'look':
         lookalikes.inspect_photos(files)
     if how == 'prediction':
@@ -243,7 +240,7 @@ def test_a_photo_that_cannot_be_decoded_gives_its_room_back(tmp_path, photos, mo
     monkeypatch.setattr(pixel_budget, 'limit', 100)
     photos[0].write_bytes(photos[0].read_bytes()[:-200])
     with pytest.raises(SpmlError, match='1 of 6'):
-        open_images(dataset(photos), 8, progress=False)
+        open_images(dataset(photos), 8)
     assert pixel_budget.used == 0
 
 
@@ -251,7 +248,7 @@ def test_sixteen_bit_grey_keeps_its_high_byte(tmp_path):
     grey = np.random.RandomState(0).randint(0, 65536, (30, 40)).astype(np.uint16)
     for suffix in ('png', 'tif'):
         Image.fromarray(grey).save(tmp_path / f'x.{suffix}')
-    store = open_images(dataset([tmp_path / 'x.png', tmp_path / 'x.tif']), 25, progress=False)
+    store = open_images(dataset([tmp_path / 'x.png', tmp_path / 'x.tif']), 25)
     for pixels in store:
         assert np.array_equal(pixels, resized(Image.fromarray((grey // 256).astype(np.uint8)), 25))
 
@@ -270,9 +267,7 @@ def test_exif_orientation_is_obeyed(tmp_path, tag):
     image.save(tmp_path / 'x.png', exif=exif)
     with Image.open(tmp_path / 'x.png') as opened:
         upright = resized(ImageOps.exif_transpose(opened), 30)
-    assert np.array_equal(
-        open_images(dataset([tmp_path / 'x.png']), 30, progress=False)[0], upright
-    )
+    assert np.array_equal(open_images(dataset([tmp_path / 'x.png']), 30)[0], upright)
     assert (tag == 1) == np.array_equal(upright, resized(image, 30))
 
 
@@ -281,9 +276,7 @@ def test_unreadable_tags_do_not_lose_a_photo(tmp_path):
     image.save(tmp_path / 'x.png', exif=b'Exif\0\0no tags at all')
     with Image.open(tmp_path / 'x.png') as opened, pytest.raises(SyntaxError):
         ImageOps.exif_transpose(opened)
-    assert np.array_equal(
-        open_images(dataset([tmp_path / 'x.png']), 30, progress=False)[0], resized(image, 30)
-    )
+    assert np.array_equal(open_images(dataset([tmp_path / 'x.png']), 30)[0], resized(image, 30))
 
 
 def test_one_pixel_photos_and_extreme_shapes_are_photos(tmp_path):
@@ -291,7 +284,7 @@ def test_one_pixel_photos_and_extreme_shapes_are_photos(tmp_path):
     files = [tmp_path / f'{k}.png' for k in range(3)]
     for file, (width, height) in zip(files, shapes, strict=True):
         Image.fromarray(noise(width, height)).save(file)
-    store = open_images(dataset(files), 8, progress=False)
+    store = open_images(dataset(files), 8)
     assert (store[0] == noise(1, 1)[0, 0]).all()
     for pixels, (width, height) in zip(store, shapes, strict=True):
         assert np.array_equal(pixels, resized(Image.fromarray(noise(width, height)), 8))
@@ -300,9 +293,7 @@ def test_one_pixel_photos_and_extreme_shapes_are_photos(tmp_path):
 def test_an_animation_gives_its_first_frame(tmp_path):
     first, *rest = [Image.fromarray(noise(seed=k)).convert('P') for k in range(3)]
     first.save(tmp_path / 'x.gif', save_all=True, append_images=rest)
-    assert np.array_equal(
-        open_images(dataset([tmp_path / 'x.gif']), 20, progress=False)[0], resized(first, 20)
-    )
+    assert np.array_equal(open_images(dataset([tmp_path / 'x.gif']), 20)[0], resized(first, 20))
 
 
 def png_header(width, height):
@@ -325,9 +316,7 @@ def test_long_photos_decode_and_bombs_are_named(tmp_path, monkeypatch):
     Image.fromarray(noise(20000, 10)).save(tmp_path / 'long.png')
     with Image.open(tmp_path / 'long.png') as image:
         expected = resized(image, 4)
-    assert np.array_equal(
-        open_images(dataset([tmp_path / 'long.png']), 4, progress=False)[0], expected
-    )
+    assert np.array_equal(open_images(dataset([tmp_path / 'long.png']), 4)[0], expected)
     (tmp_path / 'bomb.png').write_bytes(png_header(20000, 20000))
     with pytest.raises(SpmlError, match=r'bomb\.png \(more than the [\d,]+ pixels'):
         open_images(dataset([tmp_path / 'bomb.png']), 4)
@@ -337,7 +326,7 @@ def test_long_photos_decode_and_bombs_are_named(tmp_path, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         assert np.array_equal(
-            open_images(dataset([tmp_path / 'long.png'], 'again'), 4, progress=False)[0], expected
+            open_images(dataset([tmp_path / 'long.png'], 'again'), 4)[0], expected
         )
 
 
@@ -364,11 +353,6 @@ def test_the_second_call_opens_the_file_of_the_first(photos, cache, monkeypatch,
     monkeypatch.setattr(images, '_decode', None)
     assert np.array_equal(open_images(dataset(photos), 16), first) and capsys.readouterr().out == ''
     assert inside(cache) == [cache_file(dataset(photos), 16).name]
-
-
-def test_progress_false_prints_nothing(photos, capfd):
-    open_images(dataset(photos), 16, progress=False)
-    assert capfd.readouterr() == ('', '')
 
 
 def test_without_a_terminal_there_is_one_line_and_no_bar(photos, capfd):
@@ -408,9 +392,7 @@ def test_the_key_follows_the_photos_the_size_and_the_version(photos, monkeypatch
 def test_photos_of_the_same_sizes_and_times_do_not_share_pixels(tmp_path, whole):
     def pixels():
         return np.array(
-            open_photos(dataset([file]), progress=False)[0]
-            if whole
-            else open_images(dataset([file]), 16, progress=False)
+            open_photos(dataset([file]))[0] if whole else open_images(dataset([file]), 16)
         )
 
     for name in ('mine', 'yours'):
@@ -428,9 +410,9 @@ def test_photos_of_the_same_sizes_and_times_do_not_share_pixels(tmp_path, whole)
 
 
 def test_a_replaced_photo_gives_new_pixels(photos):
-    before = open_images(dataset(photos), 16, progress=False)
+    before = open_images(dataset(photos), 16)
     Image.fromarray(noise(seed=99)).save(photos[1])
-    assert not np.array_equal(open_images(dataset(photos), 16, progress=False)[1], before[1])
+    assert not np.array_equal(open_images(dataset(photos), 16)[1], before[1])
 
 
 @pytest.mark.parametrize(
@@ -444,14 +426,14 @@ def test_a_replaced_photo_gives_new_pixels(photos):
     ],
 )
 def test_a_damaged_cache_is_built_again(photos, damage):
-    expected = open_images(dataset(photos), 16, progress=False).copy()
+    expected = open_images(dataset(photos), 16).copy()
     damage(cache_file(dataset(photos), 16))
-    assert np.array_equal(open_images(dataset(photos), 16, progress=False), expected)
+    assert np.array_equal(open_images(dataset(photos), 16), expected)
 
 
 def test_odd_names_of_data_sets_make_good_file_names(photos):
     for name in ('a/b c', '../up', '猫' * 300):
-        assert len(open_images(dataset(photos, name), 4, progress=False)) == 6
+        assert len(open_images(dataset(photos, name), 4)) == 6
 
 
 @pytest.mark.parametrize('size', [0, -1, 2.5, '224', None, True, 10**6])
@@ -509,7 +491,7 @@ def test_any_single_flipped_or_missing_byte_gives_pixels_or_one_error(photos):
             broken[: random.randint(1, len(broken))] if random.rand() < 0.3 else broken
         )
         try:
-            assert open_images(dataset(photos[:2]), 8, progress=False).shape == (2, 8, 8, 3)
+            assert open_images(dataset(photos[:2]), 8).shape == (2, 8, 8, 3)
         except SpmlError as error:
             assert '1 of 2' in str(error) and '1.png' in str(error)
 
@@ -612,9 +594,7 @@ def test_of_three_threads_at_once_one_builds(photos, monkeypatch):
 
     monkeypatch.setattr(images, '_decode', slowly)
     with ThreadPoolExecutor(3) as pool:
-        stores = list(
-            pool.map(lambda _: open_images(dataset(photos), 16, progress=False), range(3))
-        )
+        stores = list(pool.map(lambda _: open_images(dataset(photos), 16), range(3)))
     assert sorted(decoded) == sorted(photos) and all(
         np.array_equal(store, stores[0]) for store in stores
     )
@@ -632,7 +612,7 @@ def test_a_builder_killed_half_way_leaves_nothing_that_counts(photos, cache, tmp
     os.utime(other, (time.time() - 7200,) * 2)
     alive = cache / '.busy-16-0123456789abcdef.npy-01234567.tmp'
     alive.write_bytes(b'of one at work')
-    store = open_images(dataset(photos), 16, progress=False)
+    store = open_images(dataset(photos), 16)
     assert inside(cache) == [alive.name, final.name]
     with Image.open(photos[5]) as image:
         assert np.array_equal(store[5], resized(image, 16))
@@ -662,7 +642,7 @@ def test_a_disk_known_to_be_full_is_found_before_any_work(photos, cache, monkeyp
 
 def test_a_disk_too_full_for_whole_photos_is_found_by_their_headers(photos, cache, monkeypatch):
     longest = 30
-    wanted = len(open_photos(dataset(photos), longest, progress=False).pixels) - 8 * len(photos)
+    wanted = len(open_photos(dataset(photos), longest).pixels) - 8 * len(photos)
     shutil.rmtree(cache)
     assert images._count_bytes(dataset(photos), longest) == wanted
     usage = shutil.disk_usage(photos[0].parent)
@@ -681,7 +661,7 @@ def test_a_disk_that_fills_while_writing_leaves_nothing(photos, cache):
         full_disk(photos, cache)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert len(open_images(dataset(photos), 64, progress=False)) == 6
+    assert len(open_images(dataset(photos), 64)) == 6
 
 
 def test_a_cache_folder_that_cannot_be_written_names_the_setting(photos, tmp_path, monkeypatch):
@@ -706,7 +686,7 @@ def test_an_interrupted_build_leaves_nothing_and_restores_the_warnings(photos, c
 
 
 def test_a_batch_has_the_rows_in_order_channels_last_and_is_a_copy(photos):
-    store = open_images(dataset(photos), 16, progress=False)
+    store = open_images(dataset(photos), 16)
     for index in ([4, 0, 4], np.array([4, 0, 4]), torch.tensor([4, 0, 4])):
         pixels = copy_pixels(store, index, torch.device('cpu'))
         assert (
@@ -741,18 +721,18 @@ def shaped(tmp_path):
 
 
 def test_whole_photos_keep_their_own_pixels_and_are_built_once(shaped, cache, monkeypatch):
-    first = open_photos(dataset(shaped), progress=False)
+    first = open_photos(dataset(shaped))
     assert len(first) == 6 and all(
         np.array_equal(first[k], opened(file)) for k, file in enumerate(shaped)
     )
     monkeypatch.setattr(images, '_decode', None)
-    again = open_photos(dataset(shaped), progress=False)
+    again = open_photos(dataset(shaped))
     assert all(np.array_equal(first[k], again[k]) for k in range(6))
     assert [file.suffix for file in cache.iterdir() if file.suffix != '.lock'] == ['.whole']
 
 
 def test_larger_photos_are_reduced_to_the_longest_side_in_proportion(shaped):
-    reduced = open_photos(dataset(shaped), longest=60, progress=False)
+    reduced = open_photos(dataset(shaped), longest=60)
     for k, file in enumerate(shaped):
         width, height = opened(file).size
         scale = min(1, 60 / max(width, height))
@@ -772,28 +752,25 @@ def test_larger_photos_are_reduced_to_the_longest_side_in_proportion(shaped):
 @pytest.mark.parametrize('harm', ['cut', 'longer', 'no room for sizes'])
 def test_a_damaged_file_of_whole_photos_is_built_again(shaped, cache, harm):
     data = dataset(shaped)
-    open_photos(data, progress=False)
+    open_photos(data)
     (file,) = cache.glob('*.whole')
     whole = file.read_bytes()
     file.write_bytes(
         {'cut': whole[:-9], 'longer': whole + b'12345678', 'no room for sizes': whole[:20]}[harm]
     )
-    assert (
-        np.array_equal(open_photos(data, progress=False)[5], opened(shaped[5]))
-        and file.read_bytes() == whole
-    )
+    assert np.array_equal(open_photos(data)[5], opened(shaped[5])) and file.read_bytes() == whole
 
 
 def test_unusable_photos_are_named_at_once_and_leave_nothing(shaped, cache):
     shaped[0].write_bytes(b'no photo')
     shaped[3].unlink()
     with pytest.raises(SpmlError, match=r'2 of 6 images of set cannot be used: 0.jpg.*3.png'):
-        open_photos(dataset(shaped), progress=False)
+        open_photos(dataset(shaped))
     assert [file.name for file in cache.iterdir() if file.suffix != '.lock'] == []
 
 
 def test_crops_are_torchvisions_random_resized_crop_of_the_opened_photo(shaped):
-    store, size = open_photos(dataset(shaped), progress=False), 28
+    store, size = open_photos(dataset(shaped)), 28
     torch.manual_seed(5)
     ours = random_crops(store, [3, 0, 5, 2, 2], size)
     torch.manual_seed(5)
@@ -804,7 +781,7 @@ def test_crops_are_torchvisions_random_resized_crop_of_the_opened_photo(shaped):
 
 
 def test_centre_crops_are_torchvisions_resize_256_and_centre_crop_224(shaped):
-    store = open_photos(dataset(shaped), progress=False)
+    store = open_photos(dataset(shaped))
     for row, out in enumerate(centre_crops(store, range(6), 224)):
         assert np.array_equal(
             out.permute(1, 2, 0), CenterCrop(224)(Resize(256)(opened(shaped[row])))

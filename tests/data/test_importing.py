@@ -94,6 +94,29 @@ def test_a_column_of_groups_comes_along(table):
     assert label_table(source, 'complete')['group'].tolist() == ['north', 'south', 'north']
 
 
+def test_further_rows_of_a_photo_do_not_remove_its_group(table):
+    source = table('file,label,group\n0.png,cat,north\n0.png,dog,\n1.png,cat,south\n')
+    assert label_table(source, 'complete')['group'].tolist() == ['north', 'south']
+
+
+def test_columns_beside_one_of_names_are_told(table):
+    source = table('file,label,category,split\n0.png,cat,pet,train\n1.png,dog,pet,test\n')
+    assert source.left_out["columns beside 'label'"] == ['category']
+    assert "left out: columns beside 'label': category" in summarize_import(
+        source, label_table(source, 'complete')
+    )
+
+
+def test_words_that_name_no_part_are_noted(table):
+    "Their photos are in the training part."
+    parts = ['train', 'test', 'holdout', '', 'holdout']
+    source = table(rows(*(f'cat,{part}' for part in parts), header='file,label,subset'))
+    made = label_table(source, 'complete')
+    assert made['split'].tolist() == ['train', 'test', 'train', 'train', 'train']
+    note = "noted: words in the column 'subset' that name no part: holdout"
+    assert note in summarize_import(source, made).splitlines()
+
+
 @pytest.mark.parametrize('copy', [False, True])
 def test_photos_are_linked_or_copied(table, tmp_path, copy):
     write_folder(table(rows('cat', 'dog')), tmp_path / 'new', 'complete', copy)

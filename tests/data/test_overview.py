@@ -249,6 +249,15 @@ def test_the_same_photo_is_found_in_another_size_and_a_damaged_one_is_named(phot
     assert 'of val are missing' in found.text and 'of test are missing' not in found.text
 
 
+def test_photos_in_a_folder_called_images_are_named_as_in_the_table(photos):
+    rows = MIXED.splitlines()
+    folder = photos('\n'.join([rows[0], *(f'images/{row}' for row in rows[1:])]), damage={0: b'x'})
+    (folder / 'images').rename(folder / 'inner')
+    (folder / 'images').mkdir()
+    (folder / 'inner').rename(folder / 'images' / 'images')
+    assert 'cannot be used: 1 of 12, images/0.jpg (' in check_folder(folder).text
+
+
 def test_equal_photos_are_told_from_those_that_only_look_alike(photos):
     folder = photos(MIXED, copies={7: 4})
     (folder / 'images' / '9.jpg').write_bytes((folder / 'images' / '2.jpg').read_bytes())

@@ -186,7 +186,7 @@ def test_a_cache_that_will_not_fit_is_told_with_what_does_without(monkeypatch):
 def test_photos_that_are_decoded_take_no_more_disk(photo_folder):
     config = resolve(quick(photo_folder))
     assert f'{photo_folder.name} at 40 px 288 kB' in estimate.describe_disk([config])
-    images.open_images(load(photo_folder), 40, progress=False)
+    images.open_images(load(photo_folder), 40)
     assert estimate.describe_disk([config]) == ''
 
 

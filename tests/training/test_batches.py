@@ -58,7 +58,7 @@ def photos(tmp_path):
 @pytest.mark.parametrize('size', [31, 448])
 def test_flip_on_the_cache_is_decode_resize_and_flip_of_every_epoch_bit_for_bit(photos, size):
     source = ImageSource(
-        open_images(dataset(photos), size, progress=False),
+        open_images(dataset(photos), size),
         runs.VIEW_SETS['flip'],
         torch.device('cpu'),
     )

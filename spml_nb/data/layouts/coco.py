@@ -57,16 +57,18 @@ def _category_name(annotation, names, where):
 
 def _read_photos(document, file, source, split, names):
     "{id of an image: Photo, or None if the file is missing}."
-    photos = {}
+    photos, references = {}, {}
     for k, image in enumerate(get_field(document, 'images', list, f'{file}')):
         where = f'{file}: images[{k}]'
         number = get_field(image, 'id', (int, str), where)
         reference = get_field(image, 'file_name', str, where)
-        path = source.find(reference, file.parent)
-        if path in source.photos:
-            source.remarks['entries of a photo that was listed before, joined'].append(path)
-        photos[number] = source.photo(path, split) if path else None
-        if path and 'neg_category_ids' in image:
+        if references.setdefault(number, reference) != reference:
+            raise SpmlError(
+                f'{where} has the id {number} of another image, {references[number]!r}. Give each '
+                'a different id.'
+            )
+        photo = photos[number] = source.find_photo(reference, file.parent, split)
+        if photo and 'neg_category_ids' in image:
             absent = get_field(image, 'neg_category_ids', list, where)
-            photos[number].absent |= {name for key, name in names.items() if key in absent}
+            photo.absent |= {name for key, name in names.items() if key in absent}
     return photos

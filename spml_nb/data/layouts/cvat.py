@@ -22,10 +22,6 @@ def read_cvat(documents: dict[Path, ElementTree.Element], source: Source):
                     f'{file}: image {k + 1} has no `name`; expected: the path of a photo. Export '
                     'the labels again.'
                 )
-            path = source.find(reference, file.parent)
-            if path is None:
-                continue
-            if path in source.photos:
-                source.remarks['entries of a photo that was listed before, joined'].append(path)
-            photo = source.photo(path, find_part(image.get('subset') or ''))
-            photo.present |= {shape.get('label') for shape in image if shape.get('label')}
+            split = find_part(image.get('subset') or '')
+            if photo := source.find_photo(reference, file.parent, split):
+                photo.present |= {shape.get('label') for shape in image if shape.get('label')}

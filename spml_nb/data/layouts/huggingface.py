@@ -31,8 +31,12 @@ def read_huggingface(documents: dict[Path, None], source: Source):
             table = table.cast_column(image, datasets.Image(decode=False))
             split = find_part(part)
             for k, numbers in enumerate(table[label]):
-                suffix = _suffix(table[k][image])
-                name = posixpath.join(part, f'{k:06}{suffix}')
+                value = table[k][image]
+                if value is None or numbers in (None, -1):  # -1: as in test parts to be predicted
+                    missing = 'an image' if value is None else 'a label'
+                    source.left_out[f'rows without {missing}'].append(f'{part} {k}'.lstrip())
+                    continue
+                name = posixpath.join(part, f'{k:06}{_suffix(value)}')
                 photo = Photo(name, partial(_read_bytes, table, image, k), split=split)
                 numbers = numbers if isinstance(numbers, list) else [numbers]
                 photo.present = {names[c] for c in numbers if c is not None and c >= 0}

@@ -116,6 +116,30 @@ class Source:
             )
         return path
 
+    def find_photo(
+        self,
+        reference: str,
+        beside: Path,
+        split: str = '',
+        repeated: str = 'entries of a photo that was listed before, joined',
+    ) -> Photo | None:
+        """Get or create the `Photo` that a label file refers to.
+
+        Args:
+            reference, beside: As in `find`.
+            split: Its part, unless an earlier entry gave one.
+            repeated: The remark on a photo that has an entry already.
+
+        Returns:
+            None if `find` finds none.
+        """
+        path = self.find(reference, beside)
+        if path is None:
+            return None
+        if path in self.photos:
+            self.remarks[repeated].append(path)
+        return self.photo(path, split)
+
     def photo(self, path: str, split: str = '') -> Photo:
         "Get or create the `Photo` of a path below root."
         photo = self.photos.setdefault(path, Photo(path, self.root / path))

@@ -35,22 +35,27 @@ def read_tables(documents: dict[Path, None], source: Source):
         column = _names_column(names)
         if column:
             if column.lower() in NAME_COLUMNS:
-                source.meaning = {-1: COMPLETE, 0: POSITIVES_ONLY}[NAME_COLUMNS[column.lower()]]
+                source.meaning = COMPLETE if column.lower() == 'labels' else POSITIVES_ONLY
             present = _split_names(table[column], f'{file}: the column {column!r}')
             absent = [set()] * len(table)
+            if ignored := [name for name in names if name != column]:
+                source.left_out[f'columns beside {column!r}'] += ignored
         else:
             source.categories += names
             present, absent = _read_columns(table, names, file)
             if any(absent) and source.meaning == '':
                 source.meaning = POSITIVES_ONLY  # empty cells beside zeros are unknown
+        if splits:
+            parts = _read_parts(table[splits], source)
+        else:
+            parts = [find_part(file.stem) or find_part(file.parent.name)] * len(table)
+        repeated = 'rows of a photo that has a row already, joined'
         for k, reference in enumerate(table[image]):
-            path = source.find(reference, file.parent)
-            if path is None:
+            photo = source.find_photo(reference, file.parent, parts[k], repeated)
+            if photo is None:
                 continue
-            if path in source.photos:
-                source.remarks['rows of a photo that has a row already, joined'].append(path)
-            photo = source.photo(path, find_part(table[splits][k]) if splits else '')
-            photo.group = table[groups][k] if groups else ''
+            if groups:
+                photo.group = photo.group or table[groups][k]
             photo.present |= present[k]
             photo.absent |= absent[k]
 
@@ -134,6 +139,14 @@ def _photo_column(table, file, source):
     if table.columns[0] == '' and column:  # the index that pandas writes
         table.drop(columns='', inplace=True)
     return column
+
+
+def _read_parts(cells, source):
+    "Read a column of parts; '' for a word that names none."
+    parts = cells.map(find_part)
+    if others := cells[(parts == '') & (cells.str.strip() != '')].unique().tolist():
+        source.remarks[f'words in the column {cells.name!r} that name no part'] += others
+    return parts
 
 
 def _names_column(names):

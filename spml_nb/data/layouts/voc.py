@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ...base.errors import SpmlError
 from .files import read_text
-from .source import PART_NAMES, Source
+from .source import PART_NAMES, Source, find_part
 
 
 def read_voc(documents: dict[Path, ElementTree.Element], source: Source):
@@ -27,11 +27,12 @@ def read_voc(documents: dict[Path, ElementTree.Element], source: Source):
             is_difficult = (entry.findtext('difficult') or '').strip() == '1'
             (difficult if is_difficult else present).add(name)
         reference = (root.findtext('filename') or '').strip() or file.stem
-        path = source.find(reference, file.parent)
-        if path is None:
+        split = splits.get(file.stem) or find_part(file.parent.name)
+        photo = source.find_photo(reference, file.parent, split)
+        if photo is None:
             continue
-        photo = source.photo(path, splits.get(file.stem, ''))
         photo.present |= present
         photo.unknown |= difficult - photo.present
         if difficult - present:
-            source.remarks['photos with difficult objects of a class alone: unknown'].append(path)
+            remark = 'photos with difficult objects of a class alone: unknown'
+            source.remarks[remark].append(photo.name)

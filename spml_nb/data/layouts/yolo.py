@@ -16,10 +16,10 @@ def read_yolo(documents: dict[Path, dict], source: Source):
 
     The .txt is beside the photo, or in a folder `labels` in place of the folder `images`.
     """
+    used = set()
     for file, document in documents.items():
         names = _read_names(file, document)
         source.categories += names.values()
-        used = set()
         for path, split in _list_photos(file, document, source):
             labels = _find_label_file(source.root, path)
             photo = source.photo(path, split)
@@ -28,10 +28,10 @@ def read_yolo(documents: dict[Path, dict], source: Source):
                 continue
             used.add(labels)
             photo.present |= _read_classes(labels, names)
-        for text in sorted(set(source.root.rglob('*.txt')) - used):
-            path = text.relative_to(source.root)
-            if 'labels' in path.parts[:-1] and text.name != 'classes.txt':
-                source.left_out['labels without photos'].append(path.as_posix())
+    for text in sorted(set(source.root.rglob('*.txt')) - used):
+        path = text.relative_to(source.root)
+        if 'labels' in path.parts[:-1] and text.name != 'classes.txt':
+            source.left_out['labels without photos'].append(path.as_posix())
 
 
 def _read_names(file, document):

@@ -1,6 +1,5 @@
 from .registry import BENCHMARKS as BENCHMARKS
 from .registry import REGISTRY as REGISTRY
-from .registry import benchmark_names as benchmark_names
 from .registry import describe_benchmarks as describe_benchmarks
 from .registry import find_benchmark as find_benchmark
 from .registry import list_missing_files as list_missing_files

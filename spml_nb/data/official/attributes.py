@@ -16,7 +16,7 @@ from .. import fetch
 from ..dataset import PARTS, join_items
 from ..decoding import PHOTOS, open_photo
 from ..folder import Listing, label_matrix
-from .registry import find_in_benchmark, get_fields, read_annotation_json, reading, register_reader
+from .files import find_in_benchmark, find_nested, get_fields, read_annotation_json, reading
 
 
 def _cut(photo, boxes, target):
@@ -143,11 +143,7 @@ def _read_wider(folder: Path) -> Listing:
         Li et al. 2016.
     """
     photos = find_in_benchmark(folder, 'wider_attribute_image/Image', 'wider_attribute_image')
-    notes = find_in_benchmark(
-        folder,
-        'wider_attribute_annotation/wider_attribute_annotation',
-        'wider_attribute_annotation',
-    )
+    notes = find_nested(folder, 'wider_attribute_annotation')
     joined = (notes / 'wider_attribute_trainval.json').exists()
     training = ['trainval'] if joined else ['train', 'val']
     crops = []
@@ -207,6 +203,4 @@ def _read_vispr(folder: Path) -> Listing:
     )
 
 
-register_reader('vaw', _read_vaw)
-register_reader('wider', _read_wider)
-register_reader('vispr', _read_vispr)
+READERS = {'vaw': _read_vaw, 'wider': _read_wider, 'vispr': _read_vispr}

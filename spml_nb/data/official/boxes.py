@@ -9,7 +9,12 @@ import numpy as np
 from ...base.errors import SpmlError, require_one_of
 from ..dataset import Dataset, join_items
 from ..labels import BOX_WEIGHTINGS
-from .registry import BENCHMARKS, benchmark_folder, find_benchmark
+from . import coco, voc
+from .files import benchmark_folder
+
+# {data set: function from its folder images/ to {file name of a photo: [(class, left, top, right,
+# bottom), …]}, in fractions of the photo's width and height}
+READERS = voc.BOXES | coco.BOXES
 
 
 def box_area(left: float, top: float, right: float, bottom: float) -> float:
@@ -27,15 +32,14 @@ def weigh_boxes(data: Dataset, boxes: dict[str, list[tuple]], kind: str) -> np.n
 
     Args:
         data: N photos in files.
-        boxes: As from `Benchmark.boxes`.
+        boxes: As from one of `READERS`.
         kind: 'large' or 'central'.
 
     Returns:
         (N, C) in [0, 1]; 0 for a class without a box.
     """
-    weight = {'large': box_area, 'central': box_centrality}[
-        require_one_of(kind, BOX_WEIGHTINGS, 'weights')
-    ]
+    require_one_of(kind, BOX_WEIGHTINGS, 'weights')
+    weight = box_area if kind == 'large' else box_centrality
     column = {name: c for c, name in enumerate(data.class_names)}
     weights = np.zeros(data.labels.shape)
     for row, file in enumerate(data.images):
@@ -63,11 +67,10 @@ def weigh_benchmark_by_boxes(
     Raises:
         SpmlError: If the data set has no boxes, or its annotations are missing.
     """
-    with_boxes = [benchmark for benchmark in BENCHMARKS if find_benchmark(benchmark).boxes]
-    if name not in with_boxes:
+    if name not in READERS:
         raise SpmlError(
             f'labels: single-{kind} needs boxes, and {name!r} has none; allowed: '
-            f'{join_items(with_boxes)}. Give labels: single, single-frequent or single-rare.'
+            f'{join_items(READERS)}. Give labels: single, single-frequent or single-rare.'
         )
     boxes = _boxes(name, benchmark_folder(name, root) / 'images')
     missing = sum(Path(file).name not in boxes for file in data.images)
@@ -82,4 +85,4 @@ def weigh_benchmark_by_boxes(
 
 @lru_cache(maxsize=2)
 def _boxes(name: str, folder: Path) -> dict:
-    return find_benchmark(name).boxes(folder)
+    return READERS[name](folder)

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing, label_matrix
-from .registry import find_in_benchmark, read_annotation_json, reading, register_reader
+from .files import find_in_benchmark, read_annotation_json, reading
 
 
 def _without_polygon(entry):
@@ -53,7 +53,7 @@ def _read_coco14(folder: Path) -> Listing:
 
 
 def _read_boxes(folder: Path) -> dict[str, list[tuple]]:
-    "Read the boxes of all objects, crowds included, as described in `Benchmark`."
+    "Read the boxes of all objects, crowds included, as described in `official.boxes`."
     train, test = _parts(folder, _boxes)
     return train | test
 
@@ -72,4 +72,5 @@ def _boxes(content):
     return boxes
 
 
-register_reader('coco14', _read_coco14, boxes=_read_boxes)
+READERS = {'coco14': _read_coco14}
+BOXES = {'coco14': _read_boxes}

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing
-from .registry import find_in_benchmark, read_listing_lines, reading, register_reader
+from .files import find_in_benchmark, read_listing_lines, reading
 
 
 def _integers(file, *columns):
@@ -61,4 +61,4 @@ def read_cub(folder: Path) -> Listing:
     )
 
 
-register_reader('cub', read_cub)
+READERS = {'cub': read_cub}

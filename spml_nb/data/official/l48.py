@@ -10,14 +10,7 @@ from ...base.errors import SpmlError, require_one_of
 from ..dataset import Dataset, join_items
 from ..folder import Listing
 from ..labels import RECORDING_SETTINGS
-from .registry import (
-    benchmark_folder,
-    find_in_benchmark,
-    get_fields,
-    read_annotation_json,
-    reading,
-    register_reader,
-)
+from .files import benchmark_folder, find_in_benchmark, get_fields, read_annotation_json, reading
 
 # field of a recording with the species that may occur; all others are absent
 _POSSIBLE = {'checklist': 'observed_species_codes', 'geo': 'possible_species_codes'}
@@ -138,4 +131,4 @@ def observe_recordings(
     return z
 
 
-register_reader('l48', _read_l48)
+READERS = {'l48': _read_l48}

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing
-from .registry import find_in_benchmark, read_listing_lines, reading, register_reader
+from .files import find_in_benchmark, find_nested, read_listing_lines, reading
 
 
 def _zeros_and_ones(file, n):
@@ -34,7 +34,7 @@ def _read_nus(folder: Path) -> Listing:
     labels = find_in_benchmark(
         folder, 'Groundtruth/TrainTestLabels', 'Groundtruth/Groundtruth/TrainTestLabels'
     )
-    photos = find_in_benchmark(folder, 'Flickr/Flickr', 'Flickr').relative_to(folder).as_posix()
+    photos = find_nested(folder, 'Flickr').relative_to(folder).as_posix()
     concepts = sorted(
         file.name.removeprefix('Labels_').removesuffix('_Train.txt')
         for file in labels.glob('Labels_*_Train.txt')
@@ -57,6 +57,5 @@ def _read_nus(folder: Path) -> Listing:
     return Listing(images, np.concatenate(matrices).astype(np.int8), concepts, split)
 
 
-register_reader('nus', _read_nus)  # Cole et al. 2021
-register_reader('nus-official', _read_nus)  # Chua et al. 2009
-register_reader('nus-labelled', _read_nus)  # Ben-Baruch et al. 2021
+# of Cole et al. 2021, Chua et al. 2009, Ben-Baruch et al. 2021
+READERS = dict.fromkeys(('nus', 'nus-official', 'nus-labelled'), _read_nus)

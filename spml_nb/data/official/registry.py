@@ -1,34 +1,29 @@
 """The benchmarks, and how one is prepared: download, unpack, read, verify, write the table."""
 
 import hashlib
-import importlib
 import json
-import pkgutil
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from ...base import settings
 from ...base.errors import SpmlError, require_one_of
 from ...base.files import hold_lock, write_atomically
 from .. import fetch
 from ..dataset import Dataset, join_items
 from ..decoding import open_photo
-from ..folder import RESERVED, Listing, assemble_dataset, find_folder, read_folder
+from ..folder import LABEL_CELLS, RESERVED, Listing, assemble_dataset, read_folder
+from . import attributes, coco, cub, l48, nus, single_label, small_photos, voc
+from .files import ASSETS, benchmark_folder
 from .shrink import Small, shrink_images
 
-_PUBLISHED = tomllib.loads(
-    (files('spml_nb') / 'assets' / 'benchmarks.toml').read_text(encoding='utf-8')
-)
+_PUBLISHED = tomllib.loads((ASSETS / 'benchmarks.toml').read_text(encoding='utf-8'))
 BENCHMARKS = {name: entry['title'] for name, entry in _PUBLISHED.items()}
 # sets in which classes that are not listed are unknown, not absent
 PARTLY_KNOWN = [name for name, entry in _PUBLISHED.items() if entry.get('partly_known')]
@@ -83,8 +78,6 @@ class Benchmark:
         instructions: How to get files that must be downloaded by hand.
         small: Size to which photos are reduced; by default they are not.
         digest: Expected value of `hash_listing`, if published.
-        boxes: Function from the folder images/ to {file name of a photo: [(class, left, top, right,
-            bottom), …]} in fractions of its width and height; None if there are no boxes.
     """
 
     name: str
@@ -97,7 +90,6 @@ class Benchmark:
     licence: str = ''
     small: Small | None = None
     digest: str = ''
-    boxes: Callable[[Path], dict[str, list]] | None = None
 
     def help(self, folder: Path) -> str:
         "The instructions, with paths below the set's folder filled in."
@@ -109,120 +101,37 @@ class Benchmark:
         return folder / ('originals' if self.small else 'images')
 
 
-REGISTRY: dict[str, Benchmark] = {}
+_READERS = {
+    name: read
+    for module in (attributes, coco, cub, l48, nus, single_label, small_photos, voc)
+    for name, read in module.READERS.items()
+}
+# what an entry of benchmarks.toml has beyond the fields of `Benchmark`
+_BESIDE = ('title', 'like', 'partly_known', 'scored_if_complete', 'labels', 'views')
 
 
-def register_reader(name: str, read: Callable[[Path], Listing], boxes: Callable | None = None):
-    """Register the reader of a benchmark.
-
-    Args:
-        name: A key of assets/benchmarks.toml.
-        read, boxes: As in `Benchmark`.
-    """
-    entry = _PUBLISHED[require_one_of(name, BENCHMARKS, 'benchmark')]
+def _make_benchmark(name):
+    "Make a `Benchmark` from its entry in benchmarks.toml."
+    entry = _PUBLISHED[name]
     fields = _PUBLISHED.get(entry.get('like'), {}) | entry
+    fields = {key: value for key, value in fields.items() if key not in _BESIDE}
     fields['archives'] = tuple(Archive(**archive) for archive in fields['archives'])
     if 'small' in fields:
         fields['small'] = Small(**fields['small'])
-    for key in ('title', 'like', 'partly_known', 'scored_if_complete', 'labels', 'views'):
-        fields.pop(key, None)
-    REGISTRY[name] = Benchmark(name, read, boxes=boxes, **fields)
+    return Benchmark(name, _READERS[name], **fields)
 
 
-def benchmark_names() -> list[str]:
-    "List all benchmarks that can be prepared."
-    return list(BENCHMARKS)
+REGISTRY = {name: _make_benchmark(name) for name in BENCHMARKS}
 
 
 def find_benchmark(name: str) -> Benchmark:
-    """Find a benchmark by name, importing the modules that register readers.
+    """Find a benchmark by name.
 
     Raises:
         SpmlError: For an unknown name.
     """
     require_one_of(name, BENCHMARKS, 'benchmark', '`spml data` lists them.')
-    package = importlib.import_module('spml_nb.data.official')
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f'{package.__name__}.{module.name}')
     return REGISTRY[name]
-
-
-def find_in_benchmark(folder: Path, *candidates: str) -> Path:
-    """Return the first of several paths below a folder that exists.
-
-    Raises:
-        SpmlError: If none exists.
-    """
-    for candidate in candidates:
-        if (folder / candidate).exists():
-            return folder / candidate
-    raise SpmlError(
-        f'{folder} has no {" or ".join(candidates)}: not the official layout. Remove the folder '
-        'and give the command again.'
-    )
-
-
-@contextmanager
-def reading(file: Path, form: str = '') -> Iterator[None]:
-    """Turn any exception in the block into an error that names the file.
-
-    Args:
-        form: The expected form, such as ' as a MATLAB file'.
-    """
-    try:
-        yield
-    except Exception as error:
-        raise SpmlError(f'{file} cannot be read{form}: {error}. Bring it again.') from error
-
-
-def read_listing_lines(file: Path) -> list[str]:
-    "Read the non-blank lines of a UTF-8 file, without blanks at their ends."
-    with reading(file):
-        text = Path(file).read_text(encoding='utf-8')
-    return [line.rstrip() for line in text.splitlines() if line.strip()]
-
-
-def read_annotation_json(file: Path, hook: Callable | None = None):
-    "Read a JSON file; `hook` maps each object to its replacement."
-    with reading(file):
-        return json.loads(file.read_text(encoding='utf-8'), object_hook=hook)
-
-
-def get_fields(record: dict, file: Path, *keys: str) -> list:
-    """Get the values of some keys of a JSON object.
-
-    Raises:
-        SpmlError: If a key is missing.
-    """
-    missing = [key for key in keys if not isinstance(record, dict) or key not in record]
-    if missing:
-        raise SpmlError(f'{file}: an entry has no {join_items(missing)}: not the official form.')
-    return [record[key] for key in keys]
-
-
-def read_matlab(file: Path, key: str | None = None, squeeze: bool = False) -> np.ndarray:
-    """Read one array of a MATLAB file.
-
-    Args:
-        file: In a format before version 7.3.
-        key: Name of the array; by default the only one.
-        squeeze: Drop axes of length one.
-
-    Raises:
-        SpmlError: If it cannot be read, or contains other arrays.
-    """
-    from scipy.io import loadmat
-
-    with reading(file, ' as a MATLAB file'):
-        arrays = loadmat(file, squeeze_me=squeeze)
-    content = {name: value for name, value in arrays.items() if not name.startswith('__')}
-    if key is None and len(content) == 1:
-        return next(iter(content.values()))
-    if key not in content:
-        raise SpmlError(
-            f'{file} has {join_items(sorted(content))} where {key or "one array"} is expected.'
-        )
-    return content[key]
 
 
 def hash_listing(listing: Listing) -> str:
@@ -231,12 +140,7 @@ def hash_listing(listing: Listing) -> str:
     return hashlib.sha256(text.encode() + listing.labels.tobytes()).hexdigest()
 
 
-_COUNTED = {
-    'images': 'images',
-    'train': 'training images',
-    'test': 'test images',
-    'classes': 'classes',
-}
+_COUNTED = {'train': 'training images', 'test': 'test images'}
 
 
 def _counts(listing):
@@ -261,7 +165,7 @@ def verify_listing(benchmark: Benchmark, listing: Listing, images: Path):
     """
     counts = _counts(listing)
     wrong = [
-        f'{counts[what]:,} {_COUNTED[what]} (expected {count:,})'
+        f'{counts[what]:,} {_COUNTED.get(what, what)} (expected {count:,})'
         for what, count in benchmark.counts.items()
         if counts[what] != count
     ]
@@ -316,8 +220,7 @@ def listing_to_csv(listing: Listing) -> str:
     taken = sorted(set(RESERVED) & set(listing.class_names))
     if taken:
         raise SpmlError(f'classes named {join_items(taken)} cannot be columns of labels.csv.')
-    cells = np.array(['0', '', '1'], object)[listing.labels + 1]
-    table = pd.DataFrame(cells, columns=listing.class_names)
+    table = pd.DataFrame(LABEL_CELLS[listing.labels], columns=listing.class_names)
     table.insert(0, 'image', listing.images)
     if listing.split is not None:
         table.insert(1, 'split', listing.split)
@@ -413,13 +316,6 @@ def _same_table(file, listing):
     return hash_listing(_load_matrix(file)) == hash_listing(listing)
 
 
-def benchmark_folder(name: str, root: Path | None = None) -> Path:
-    "The folder of a benchmark, which may not exist, below `root` or the setting `data`."
-    if root is None:
-        return settings.get_folder('data') / name
-    return find_folder(root) / name
-
-
 def _as_benchmark(name):
     return name if isinstance(name, Benchmark) else find_benchmark(name)
 
@@ -445,7 +341,7 @@ def list_missing_files(name: str | Benchmark, root: Path | None = None) -> list[
     """List what a benchmark lacks to be ready.
 
     Args:
-        name: One of `benchmark_names()`, or a Benchmark.
+        name: A key of `BENCHMARKS`, or a Benchmark.
         root: Folder of the benchmarks; by default the setting `data`.
 
     Returns:
@@ -572,7 +468,7 @@ def prepare_benchmark(
     Steps that were completed before are skipped. ready.json is written last.
 
     Args:
-        name: One of `benchmark_names()`, or a Benchmark.
+        name: A key of `BENCHMARKS`, or a Benchmark.
         root: Folder of the benchmarks; by default the setting `data`.
         mirror: As in `fetch.list_addresses`.
         tell: Called with lines of progress.
@@ -629,7 +525,7 @@ def _mark_as_ready(benchmark, folder, listing, data):
 def describe_benchmarks(root: Path | None = None) -> str:
     "Make a table of all benchmarks: name, title, size of the download, and state."
     rows = []
-    for benchmark in map(find_benchmark, BENCHMARKS):
+    for benchmark in REGISTRY.values():
         size = sum(archive.bytes or 0 for archive in benchmark.archives)
         sources = [fetch.format_bytes(size)] if size else []
         if any(not archive.urls and not archive.optional for archive in benchmark.archives):

@@ -13,7 +13,7 @@ from ...base.errors import SpmlError
 from .. import fetch
 from ..dataset import join_items
 from ..folder import Listing
-from .registry import find_in_benchmark, read_listing_lines, read_matlab, reading, register_reader
+from .files import find_in_benchmark, find_nested, read_listing_lines, read_matlab, reading
 
 
 def _torchvision():
@@ -105,10 +105,7 @@ def _read_imagenet(folder: Path) -> Listing:
     Source:
         Russakovsky et al. 2015.
     """
-    parts = {
-        'train': find_in_benchmark(folder, 'train/train', 'train'),
-        'test': find_in_benchmark(folder, 'val/val', 'val'),
-    }
+    parts = {'train': find_nested(folder, 'train'), 'test': find_nested(folder, 'val')}
     return _by_class({part: _class_folders(root, folder) for part, root in parts.items()}, folder)
 
 
@@ -168,13 +165,9 @@ def _read_cars(folder: Path) -> Listing:
     }
     rows = {}
     for part, file in files.items():
-        photos = find_in_benchmark(folder, f'cars_{part}/cars_{part}', f'cars_{part}').relative_to(
-            folder
-        )
+        photos = find_nested(folder, f'cars_{part}').relative_to(folder).as_posix()
         entries = read_matlab(file, 'annotations', squeeze=True)
-        rows[part] = [
-            (f'{photos.as_posix()}/{entry["fname"]}', int(entry['class'])) for entry in entries
-        ]
+        rows[part] = [(f'{photos}/{entry["fname"]}', int(entry['class'])) for entry in entries]
     return _single(rows, devkit, range(1, len(class_names) + 1), [str(n) for n in class_names])
 
 
@@ -236,7 +229,7 @@ def _read_food101(folder: Path) -> Listing:
     Source:
         Bossard et al. 2014.
     """
-    root = find_in_benchmark(folder, 'food-101/food-101', 'food-101').parent
+    root = find_nested(folder, 'food-101').parent
     listing = _of_torchvision(_torchvision().Food101, root, folder, ('train', 'test'))
     # torchvision keeps the order of the official files, which are not sorted by class
     is_test = np.array(listing.split) == 'test'
@@ -251,7 +244,7 @@ def _read_pets(folder: Path) -> Listing:
     Source:
         Parkhi et al. 2012.
     """
-    notes = find_in_benchmark(folder, 'annotations/annotations', 'annotations')
+    notes = find_nested(folder, 'annotations')
     photos = find_in_benchmark(folder, 'photos/images').relative_to(folder).as_posix()
     breeds, rows = {}, {}
     for part, name in (('train', 'trainval'), ('test', 'test')):
@@ -272,8 +265,8 @@ def _read_sun(folder: Path) -> Listing:
     Source:
         Xiao et al. 2010.
     """
-    base = find_in_benchmark(folder, 'SUN397/SUN397', 'SUN397')
-    lists = find_in_benchmark(folder, 'Partitions/Partitions', 'Partitions')
+    base = find_nested(folder, 'SUN397')
+    lists = find_nested(folder, 'Partitions')
     names = lists / 'ClassName.txt'
     if not names.exists():
         names = base / 'ClassName.txt'
@@ -287,13 +280,15 @@ def _read_sun(folder: Path) -> Listing:
     return _single(rows, lists, class_names)
 
 
-register_reader('imagenet', _read_imagenet)
-register_reader('aircraft', _read_aircraft)
-register_reader('caltech101', _read_caltech101)
-register_reader('cars', _read_cars)
-register_reader('cub-species', _read_cub_species)
-register_reader('dtd', _read_dtd)
-register_reader('flowers', _read_flowers)
-register_reader('food101', _read_food101)
-register_reader('pets', _read_pets)
-register_reader('sun', _read_sun)
+READERS = {
+    'imagenet': _read_imagenet,
+    'aircraft': _read_aircraft,
+    'caltech101': _read_caltech101,
+    'cars': _read_cars,
+    'cub-species': _read_cub_species,
+    'dtd': _read_dtd,
+    'flowers': _read_flowers,
+    'food101': _read_food101,
+    'pets': _read_pets,
+    'sun': _read_sun,
+}

@@ -3,7 +3,6 @@
 import re
 from dataclasses import replace
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +12,9 @@ from ...base.errors import SpmlError
 from ..dataset import join_items
 from ..folder import Listing, label_matrix
 from .cub import read_cub
-from .registry import find_in_benchmark, read_listing_lines, read_matlab, reading, register_reader
+from .files import ASSETS, find_in_benchmark, read_listing_lines, read_matlab, reading
 
-_ASSETS = files('spml_nb') / 'assets'
-_SHIPPED = _ASSETS / 'voc12_animals.csv.xz'
+_SHIPPED = ASSETS / 'voc12_animals.csv.xz'
 
 
 def _unchanged(photos):
@@ -52,7 +50,7 @@ def _read_cub_crops(folder: Path) -> Listing:
     }
     boxes = {number: cells for number, *cells in map(str.split, read_listing_lines(file))}
     images = [image.removeprefix('archive/CUB_200_2011/images/') for image in listing.images]
-    species = (_ASSETS / 'cub_crops_species.txt').read_text(encoding='utf-8').split()
+    species = (ASSETS / 'cub_crops_species.txt').read_text(encoding='utf-8').split()
     rows = [
         row
         for row, image in enumerate(images)
@@ -247,12 +245,14 @@ def _read_ccp(folder: Path) -> Listing:
     return Listing([photo.relative_to(folder).as_posix() for photo in photos], labels, classes)
 
 
-register_reader('voc12_animals', _read_voc12_animals)
-register_reader('cub_crops', _read_cub_crops)
-register_reader('coco18', _read_coco18)
-register_reader('mirflickr14', _read_mirflickr14)
-register_reader('coco18_30k', partial(_read_coco18, count=None))
-register_reader('mirflickr14_10k', partial(_read_mirflickr14, count=None))
-register_reader('corel5k', _read_corel5k)
-register_reader('corel5k_themes', _read_corel5k_themes)
-register_reader('ccp', _read_ccp)
+READERS = {
+    'voc12_animals': _read_voc12_animals,
+    'cub_crops': _read_cub_crops,
+    'coco18': _read_coco18,
+    'mirflickr14': _read_mirflickr14,
+    'coco18_30k': partial(_read_coco18, count=None),
+    'mirflickr14_10k': partial(_read_mirflickr14, count=None),
+    'corel5k': _read_corel5k,
+    'corel5k_themes': _read_corel5k_themes,
+    'ccp': _read_ccp,
+}

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.errors import SpmlError
 from ..folder import Listing
-from .registry import find_in_benchmark, read_listing_lines, reading, register_reader
+from .files import find_in_benchmark, read_listing_lines, reading
 
 VOC_CLASSES = (
     'aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike '
@@ -63,7 +63,7 @@ def _read_voc(folder: Path, year: int, train: tuple[str, str], test: tuple[str, 
 
 
 def _read_boxes(folder: Path) -> dict[str, list[tuple]]:
-    "Read the boxes of objects that are not difficult, as described in `Benchmark`."
+    "Read the boxes of objects that are not difficult, as described in `official.boxes`."
     boxes = {}
     for file in sorted(folder.glob('*/VOCdevkit/VOC*/Annotations/*.xml')):
         with reading(file):
@@ -87,5 +87,5 @@ def _objects(tree):
 _read_voc12 = partial(_read_voc, year=2012, train=('trainval', 'train'), test=('trainval', 'val'))
 # Two-way, section 4
 _read_voc07 = partial(_read_voc, year=2007, train=('trainval', 'trainval'), test=('test', 'test'))
-register_reader('voc12', _read_voc12, boxes=_read_boxes)
-register_reader('voc07', _read_voc07, boxes=_read_boxes)
+READERS = {'voc12': _read_voc12, 'voc07': _read_voc07}
+BOXES = {'voc12': _read_boxes, 'voc07': _read_boxes}

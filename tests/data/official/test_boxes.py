@@ -11,7 +11,7 @@ from small_copies import COUNTS12, coco
 
 from spml_nb.base.errors import SpmlError
 from spml_nb.data import labels
-from spml_nb.data.official import boxes, registry
+from spml_nb.data.official import boxes
 from spml_nb.data.official.boxes import box_area, box_centrality, weigh_benchmark_by_boxes
 from spml_nb.data.official.voc import VOC_CLASSES
 from spml_nb.runs.config import Config
@@ -123,7 +123,7 @@ def test_coco_has_boxes_by_file_name(tmp_path):
         for k, entry in enumerate(content['annotations']):
             entry['bbox'] = [9 * k, 0, 9, 9]
         (folder / f'instances_{part}2014.json').write_text(json.dumps(content))
-    found = registry.find_benchmark('coco14').boxes(tmp_path)
+    found = boxes.READERS['coco14'](tmp_path)
     assert found['a.jpg'] == [
         ('thing 1', 0, 0, 0.25, 0.5),
         ('thing 4', 0.25, 0, 0.5, 0.5),
@@ -137,4 +137,4 @@ def test_coco_has_boxes_by_file_name(tmp_path):
     }  # a crowd's box counts
     (folder / 'instances_val2014.json').write_text('{"images": []}')
     with pytest.raises(SpmlError, match='cannot be read as an instances file of COCO'):
-        registry.find_benchmark('coco14').boxes(tmp_path)
+        boxes.READERS['coco14'](tmp_path)

@@ -432,7 +432,7 @@ def test_source_and_terms_are_shown_before_anything_is_fetched(served, tmp_path)
     ]
     prepare_benchmark(benchmark, tmp_path, tell=(again := []).append)
     assert again == [f'corel5k is ready: {tmp_path / "corel5k"}']
-    assert all(find_benchmark(name).licence.strip() for name in registry.benchmark_names())
+    assert all(find_benchmark(name).licence.strip() for name in registry.BENCHMARKS)
 
 
 # ---- Clothing Co-Parsing
