@@ -154,8 +154,6 @@ def _read_run(folder: Path) -> dict | None:
 
 
 def list_runs(
-    root: Path | None = None,
-    /,
     *,
     state: str | None = None,
     pattern: str | None = None,
@@ -165,7 +163,6 @@ def list_runs(
     """Every run folder, the newest first.
 
     Args:
-        root: the folder of runs; unset: the setting `runs`.
         state: one of `STATES`; unset: all.
         pattern: of the name, with * and ?.
         days: only runs that have not changed for so many days.
@@ -191,7 +188,7 @@ def list_runs(
     converted = vars(Config(**{'selection': 'last'} | filters))
     wanted = {name: converted[name] for name in filters}
     rows = []
-    for folder in _run_folders(Path(root or settings.get_folder('runs'))):
+    for folder in _run_folders():
         row = _read_run(folder)
         if (
             row is not None
@@ -209,10 +206,10 @@ def list_runs(
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _run_folders(root: Path) -> list[Path]:
+def _run_folders() -> list[Path]:
     return [
         file.parent
-        for file in root.glob('[!.]*/config.json')
+        for file in settings.get_folder('runs').glob('[!.]*/config.json')
         if not file.parent.is_symlink() and _is_run_config(file)
     ]
 
@@ -229,17 +226,14 @@ def _is_run_config(file: Path) -> bool:
 def _matches(config: Config | None, wanted: dict) -> bool:
     if config is None:  # unreadable
         return not wanted
-    for name, value in wanted.items():
-        actual = getattr(config, name)
-        if name == 'dataset':
-            matches = value in (actual, Path(actual).name)
-        elif name == 'hparams':
-            matches = value.items() <= actual.items()
-        else:
-            matches = value == actual
-        if not matches:
-            return False
-    return True
+    wanted = dict(wanted)
+    dataset = wanted.pop('dataset', config.dataset)
+    hparams = wanted.pop('hparams', {})
+    return (
+        dataset in (config.dataset, Path(config.dataset).name)
+        and hparams.items() <= config.hparams.items()
+        and all(getattr(config, name) == value for name, value in wanted.items())
+    )
 
 
 def sort_listing(table: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -349,20 +343,19 @@ def _in_use(path: Path) -> bool:
     return any(map(is_locked, (path, path.parent, path / 'run', target)))
 
 
-def remove_paths(table: pd.DataFrame, *, dry_run: bool, root: Path | None = None) -> pd.DataFrame:
+def remove_paths(table: pd.DataFrame, *, dry_run: bool) -> pd.DataFrame:
     """Remove the paths of `list_runs` or `find_leftovers`. Each is checked again; paths that are
     neither runs nor leftovers, or that are in use, are refused.
 
     Args:
         table: all rows, or some of them.
         dry_run: remove nothing.
-        root: as in `list_runs`.
 
     Returns:
         DataFrame, one row per path: path, outcome ('removed', 'would be removed', 'refused'), mb,
         why (of a refusal).
     """
-    runs = _run_folders(Path(root or settings.get_folder('runs')))
+    runs = _run_folders()
     leftovers = _list_leftovers(0)
     rows = []
     for path in table['folder' if 'folder' in table else 'path']:

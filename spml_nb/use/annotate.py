@@ -20,6 +20,7 @@ from ..base.errors import SpmlError
 from ..base.files import hold_lock, new_folder, refuse_existing, write_atomically
 from ..data.dataset import join_items
 from ..data.folder import (
+    CELLS,
     LABEL_CELLS,
     find_folder,
     images_folder,
@@ -63,6 +64,15 @@ def _read_groups(file: Path, photos: list[str]) -> pd.Series | None:
     if groups is None:
         return None
     return pd.Series(groups, _spell_as(photos, cells.image.map(posixpath.normpath)))
+
+
+def _spell_groups(groups: list[str]) -> list[str]:
+    """Groups as they can stand beside columns of classes, where a column of 1, 0 and empty cells
+    would be read as a class.
+    """
+    if not CELLS.keys() >= set(groups):
+        return groups
+    return [group and f'group {group}' for group in groups]
 
 
 def _spell_as(photos: list[str], names: pd.Series) -> list[str]:
@@ -167,8 +177,10 @@ def write_sample(folder: str | Path, target: str | Path, count: int) -> Sample:
     row_of = {names[row]: row for row in pool}
     drawn = draw_sample(row_of, min(count, len(pool)))
     rows = [row_of[name] for name in drawn]
-    images = pd.Index(drawn, name='image')
-    table = pd.DataFrame(LABEL_CELLS[data.labels[rows]], images, data.class_names)
+    cells = LABEL_CELLS[data.labels[rows]]
+    table = pd.DataFrame(cells, pd.Index(drawn, name='image'), data.class_names)
+    if data.groups is not None:
+        table['group'] = _spell_groups([data.groups[row] for row in rows])
     with new_folder(target) as temporary:
         for row, name in zip(rows, drawn, strict=True):
             copy = temporary / 'images' / name
@@ -296,7 +308,8 @@ class Sheet:
             written = table.drop(columns='split')
         groups = _read_groups(self.file, self.images)
         if groups is not None:
-            written = written.assign(group=groups.reindex(written.index, fill_value=''))
+            in_order = groups.reindex(written.index, fill_value='')
+            written = written.assign(group=_spell_groups(in_order.tolist()))
         written.rename_axis('image').to_csv(file, lineterminator='\n')
         try:
             same = _as_lists(_read_answers(file, self.images)) == _as_lists(table)

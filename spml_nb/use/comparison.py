@@ -45,6 +45,7 @@ from ..sweeps.queue import (
 from ..sweeps.search import SUITES, Row, expect_finals, final_configs, run_search, search_configs
 from ..training.summary import OBSERVED_AUC
 from .recommendation import AUC, MAP, format_with_half, judge_methods, read_method_result
+from .scoring import describe_groups, number_groups
 
 PHOTO_SUITES = ('photos', 'photos_finetune')  # suites whose recipe is for any photos
 
@@ -333,6 +334,7 @@ def _write_comparison(comparison: _Comparison, data: Dataset, runs: pd.DataFrame
     lines = [
         _format_table(table, len(data.class_names)).to_string(index=False),
         _explain_table(table, Truth.OBSERVED_ONLY if by_auc else val_truth, test_truth),
+        *_describe_groups(data),
         *_describe_limits(data, val_truth, test_truth, by_auc),
         '',
         recommendation,
@@ -356,6 +358,17 @@ def _name_target(comparison: _Comparison, data: Dataset) -> Path:
     parts += [str(row.min_positives), *row.exclude]
     digest = hashlib.sha256('\n'.join(parts).encode()).hexdigest()[:6]
     return settings.get_folder('runs') / 'compare' / f'{Path(comparison.folder).name}-{digest}'
+
+
+def _describe_groups(data: Dataset) -> list[str]:
+    "For validation and test, that intervals are over groups, if they are."
+    lines = []
+    for name, part in (('validation', 'val'), ('test', 'test')):
+        groups = number_groups(data, data.rows(part))
+        if groups is not None:
+            count = int(groups.max()) + 1
+            lines.append(f'{name}: {describe_groups(count, "intervals are over seeds alone")}')
+    return lines
 
 
 def _describe_limits(data: Dataset, val_truth: str, test_truth: str, by_auc: bool) -> list[str]:

@@ -1,9 +1,8 @@
 """Writes a trained model as a folder for model hubs: weights, configuration and model card."""
 
-import dataclasses
 import json
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import jinja2
@@ -78,14 +77,15 @@ def score_test_photos(
     threshold = description['threshold']
     if per_class:
         threshold = dict(zip(data.class_names, description['class_thresholds'], strict=True))
-    return score_labels(
+    rows = data.rows('test')
+    scores = score_labels(
         expit(slope * result.logits['test'] + shift),
-        data.labels[data.rows('test')],
+        data.labels[rows],
         data.class_names,
         threshold,
-        calibrated=not {'threshold_from', 'calibration'}.isdisjoint(description),
-        groups=number_groups(data, data.rows('test')),
+        number_groups(data, rows),
     )
+    return replace(scores, calibrated=not {'threshold_from', 'calibration'}.isdisjoint(description))
 
 
 def _describe_scores(scores: LabelScores, thresholds: list[float] | None = None) -> dict:
@@ -156,7 +156,7 @@ def describe_data(run: Run, data: Dataset) -> dict:
 
 def training_command(config: Config) -> str:
     "The command that repeats a run; FOLDER stands for the user's own photos."
-    defaults = {field.name: field.default for field in dataclasses.fields(Config)}
+    defaults = {field.name: field.default for field in fields(Config)}
     changed = {
         name: value
         for name, value in config_to_dict(config).items()

@@ -3,8 +3,8 @@
 import math
 import os
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -316,14 +316,19 @@ def describe_unlisted(names: tuple[str, ...]) -> str:
     )
 
 
-def describe_groups(groups: int | None) -> str:
-    "Say that intervals are over so many groups of photos; '' for None, over photos."
+def describe_groups(groups: int | None, of_one: str = 'there is no interval') -> str:
+    """Say that intervals are over so many groups of photos; '' for None, over photos.
+
+    Args:
+        groups: how many.
+        of_one: what that means for intervals if there is only one.
+    """
     if groups is None:
         return ''
     if groups == 1:
         return (
-            'all photos that count are of one group (column `group`), so there is no interval: how '
-            'far the score of other groups may differ, only photos of other groups tell.'
+            f'all photos that count are of one group (column `group`), so {of_one}: how far the '
+            'score of other groups may differ, only photos of other groups tell.'
         )
     return (
         f'intervals are over {groups:,} groups of photos (column `group`), not over single photos, '
@@ -434,10 +439,6 @@ def score_labels(
     labels: np.ndarray,
     names: list[str],
     threshold: Threshold,
-    heading: str = '',
-    absent: tuple[str, ...] = (),
-    unlisted: tuple[str, ...] = (),
-    calibrated: bool = False,
     groups: np.ndarray | None = None,
 ) -> LabelScores:
     """Compare the labels that a model names with known labels.
@@ -453,12 +454,11 @@ def score_labels(
         labels: (N, C) in {1, 0, −1}, 0 for unknown.
         names: C classes.
         threshold: the probability at which a label is named, or {class: probability}.
-        heading, absent, unlisted, calibrated: as in `LabelScores`.
         groups: (N,) as from `number_groups`.
 
     Returns:
-        Scores. Classes without a known positive or a known negative have no AP and do not enter the
-        mAP.
+        Scores, without what only the caller knows (heading, absent, unlisted, calibrated). Classes
+        without a known positive or a known negative have no AP and do not enter the mAP.
 
     Raises:
         SpmlError: if no photo has any of the classes.
@@ -507,11 +507,7 @@ def score_labels(
         threshold=threshold,
         labels_a_photo=float(reached.sum(1).mean()),
         without_label=float(100 * (~reached.any(1)).mean()),
-        heading=heading,
-        absent=absent,
-        unlisted=unlisted,
         groups=None if groups is None else units,
-        calibrated=calibrated,
         samples=samples,
     )
 
@@ -651,24 +647,17 @@ def _describe_training(description: dict, run: Run | None, data: Dataset, rows: 
 
 
 def _describe_overlap(description: dict, run: Run | None, data: Dataset, rows: np.ndarray) -> str:
-    count = None if run is None else _count_trained(run, data, rows)
-    if count is None:
+    "A remark on how many of these photos trained the model or chose its epoch, byte for byte."
+    seen = None if run is None else read_training_photos(run)
+    copies = None if seen is None else _find_copies_of(seen, seen.split != 'test', data, rows)
+    if copies is None:
         return (
             'whether the model was trained on some of them is not known: it learned from photos of '
             f'{description["dataset"]!r}, and if these are from there too, the scores are too good'
         )
-    if not count:
+    if not copies.any():
         return 'the model was trained on none of them'
-    return f'{count:,} of them trained the model or chose it, so the scores are too good'
-
-
-def _count_trained(run: Run, data: Dataset, rows: np.ndarray) -> int | None:
-    """How many of these photos are training or validation photos of a run, byte for byte; None if
-    that is not known.
-    """
-    seen = read_training_photos(run)
-    copies = None if seen is None else _find_copies_of(seen, seen.split != 'test', data, rows)
-    return None if copies is None else int(copies.sum())
+    return f'{copies.sum():,} of them trained the model or chose it, so the scores are too good'
 
 
 def find_trained(
@@ -788,16 +777,19 @@ class _Candidate:
             _describe_training(description, self.run, data, rows),
             _describe_calibration(description, self.run, data, rows),
         )
-        return score_labels(
+        scores = score_labels(
             predict_rows(self.model, data, rows)[:, of_model],
             match_labels(names, data, is_complete)[rows],
             names,
             threshold,
+            number_groups(data, rows),
+        )
+        return replace(
+            scores,
             heading=f'{"; ".join(filter(None, (part, *remarks)))}: ',
             absent=tuple(name for name in self.model.class_names if name not in names),
             unlisted=tuple(name for name in names if name not in data.class_names),
             calibrated=self.model.is_calibrated,
-            groups=number_groups(data, rows),
         )
 
 
@@ -876,6 +868,23 @@ def _choose_classes(data: Dataset, candidates: list[_Candidate], is_complete: bo
     return of_models if is_complete else shared
 
 
+def _score_models(
+    models: Sequence[str | Path],
+    dataset: str | Path,
+    part: str | None,
+    per_class: bool,
+    root: str | None,
+    device: str | None,
+) -> list[LabelScores]:
+    "Score models on the same photos and classes."
+    candidates = [_open_candidate(model, per_class, device) for model in models]
+    data = load(dataset, root, scored=True)
+    rows, text = _choose_rows(data, part, candidates)
+    is_complete = lists_all_labels(dataset, root)
+    names = _choose_classes(data, candidates, is_complete)
+    return [candidate.score(data, rows, names, is_complete, text) for candidate in candidates]
+
+
 def evaluate_model(
     model: str | Path,
     dataset: str | Path,
@@ -899,12 +908,8 @@ def evaluate_model(
     Raises:
         SpmlError: as `open_model` and `load`; if the part is empty, or no class is shared.
     """
-    candidate = _open_candidate(model, per_class, device)
-    data = load(dataset, root, scored=True)
-    rows, part = _choose_rows(data, part, [candidate])
-    is_complete = lists_all_labels(dataset, root)
-    chosen = _choose_classes(data, [candidate], is_complete)
-    return candidate.score(data, rows, chosen, is_complete, part)
+    (scores,) = _score_models([model], dataset, part, per_class, root, device)
+    return scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -998,14 +1003,7 @@ def compare_models(
     Raises:
         SpmlError: as `evaluate_model`.
     """
-    candidates = [_open_candidate(model, per_class, device) for model in models]
-    data = load(dataset, root, scored=True)
-    rows, part = _choose_rows(data, part, candidates)
-    is_complete = lists_all_labels(dataset, root)
-    chosen = _choose_classes(data, candidates, is_complete)
-    first, second = (
-        candidate.score(data, rows, chosen, is_complete, part) for candidate in candidates
-    )
+    first, second = _score_models(models, dataset, part, per_class, root, device)
     difference = _subtract(first, second)
     first_name, second_name = (os.path.basename(os.path.normpath(model)) for model in models)
     return ModelComparison((first_name, second_name), (first, second), difference)

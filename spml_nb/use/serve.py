@@ -5,6 +5,7 @@ import io
 from importlib import resources
 from typing import Any
 
+import numpy as np
 from PIL import Image, UnidentifiedImageError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -15,7 +16,7 @@ from starlette.routing import Route
 
 from ..base.errors import SpmlError
 from ..data.decoding import FORMATS, open_photo
-from .predictor import Predictor
+from .predictor import Predictor, read_images
 
 MAX_BYTES = 20 * 2**20  # of a photo
 MAX_SECONDS = 10  # until a photo has arrived
@@ -28,7 +29,8 @@ def make_app(model: Predictor, max_seconds: float = MAX_SECONDS) -> Starlette:
     `GET /` is the page, `GET /health` says that the model is ready, and `POST /predict` takes a
     photo's bytes as the body: `curl --data-binary @photo.jpg localhost:8000/predict`. It answers
     with JSON: labels (names), probabilities ({name: probability}) and threshold. The status is 400
-    for a body that is no photo, 408 for one that is too slow, and 413 for one that is too large.
+    for a body that is no photo, 408 for one that is too slow, 413 for one that is too large, and
+    500 if the model gives no finite numbers.
 
     Args:
         model: as from `spml_nb.use.predict.open_model`.
@@ -49,10 +51,8 @@ def make_app(model: Predictor, max_seconds: float = MAX_SECONDS) -> Starlette:
         except TimeoutError:
             raise HTTPException(408, f'no whole photo within {max_seconds} seconds') from None
         async with one_at_a_time:
-            try:
-                return JSONResponse(await run_in_threadpool(_predict, model, body))
-            except (SpmlError, ValueError, OSError, Image.DecompressionBombError) as error:
-                raise HTTPException(400, str(error)) from None
+            pixels = await run_in_threadpool(_read_photo, model, body)
+            return JSONResponse(await run_in_threadpool(_predict, model, pixels))
 
     routes = [
         Route('/', show_page),
@@ -73,19 +73,29 @@ async def _read_body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _predict(model: Predictor, body: bytes) -> dict:
+def _read_photo(model: Predictor, body: bytes) -> np.ndarray:
+    "(1, 3, S, S) uint8."
+    size, resize = model.description['image_size'], model.description['resize']
     try:
-        image = open_photo(io.BytesIO(body))
+        pixels = read_images(['the photo'], [open_photo(io.BytesIO(body))], size, resize)
     except UnidentifiedImageError:
-        raise SpmlError(f'the body is no photo; allowed: {", ".join(FORMATS)}') from None
-    table = model.predict(image)
-    row = table.iloc[0]
-    probabilities = dict(zip(model.class_names, map(float, row.iloc[1:-1]), strict=True))
-    labels = row.iloc[-1]
+        formats = ', '.join(FORMATS)
+        raise HTTPException(400, f'the body is no photo; allowed: {formats}') from None
+    except (SpmlError, ValueError, OSError, Image.DecompressionBombError) as error:
+        raise HTTPException(400, str(error)) from None
+    return np.stack(pixels).transpose(0, 3, 1, 2)
+
+
+def _predict(model: Predictor, pixels: np.ndarray) -> dict:
+    try:
+        (row,) = model(pixels)
+    except SpmlError as error:
+        raise HTTPException(500, str(error)) from None
+    probabilities = dict(zip(model.class_names, map(float, row), strict=True))
     return {
-        'labels': labels.split('|') if labels else [],
+        'labels': [name for name, p in probabilities.items() if p >= model.threshold],
         'probabilities': probabilities,
-        'threshold': table.attrs['threshold'],
+        'threshold': model.threshold,
     }
 
 

@@ -295,11 +295,11 @@ def guarded(name, globals=None, *others, **named):
         raise ModuleNotFoundError(f'{importer} imports {name}')
     return usual(name, globals, *others, **named)
 builtins.__import__ = guarded
-from spml_nb import cli
+from spml_nb.cli.sweeps import _plan_sweep
 from spml_nb.sweeps import packing, queue
 from spml_nb.training import trainer, thresholds
 for sweep in ['whole_network'], ['methods', '--suite', 'photos_finetune']:
-    plans = cli._plan_sweep([*sweep, '--dataset', 'voc12_animals'])
+    plans = _plan_sweep([*sweep, '--dataset', 'voc12_animals'])
     print(sum(len(plan.search) for plan in plans))
 """
 

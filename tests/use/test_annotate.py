@@ -17,7 +17,7 @@ from quick import config
 from spml_nb import cli, training
 from spml_nb import data as datasets
 from spml_nb.base.errors import SpmlError
-from spml_nb.data.folder import read_folder
+from spml_nb.data.folder import parse_label_table, read_folder, read_groups, read_label_table
 from spml_nb.data.loading import load
 from spml_nb.training import batches
 from spml_nb.use import annotate
@@ -634,6 +634,18 @@ def test_groups_stay_in_the_table(folder, header):
     assert read_folder(folder, 'photos').groups.count('site 1') == 3
 
 
+def test_groups_called_0_and_1_do_not_become_a_class(folder):
+    images = Sheet(folder, CLASSES).images
+    rows = [f'{image},cat,{k % 2}' for k, image in enumerate(images[:6])]
+    (folder / 'labels.csv').write_text('\n'.join(['image,positives,group', *rows]))
+    Sheet(folder, CLASSES).answer(images[9], ['dog'])
+    sheet = Sheet(folder, CLASSES)
+    assert sheet.class_names == CLASSES
+    sheet.answer(images[10], ['dog'])
+    groups = read_groups(read_label_table(folder / 'labels.csv'))
+    assert sorted(groups.count(group) for group in set(groups)) == [2, 3, 3]
+
+
 def one_label_each(made, folder, **columns):
     "The photos with one known name each. Returns: the folder."
     folder.mkdir()
@@ -672,6 +684,22 @@ def test_a_sample_is_drawn_from_the_test_photos_and_keeps_what_is_known(made, tm
     sheet = annotate.Sheet(full, sample=8)
     assert sorted(sheet.waiting(full=True)) == sorted(names)
     assert (sheet.table().drop(columns='split') == '1').sum().sum() == 8
+
+
+@pytest.mark.silent('A3')
+@pytest.mark.filterwarnings('ignore')
+@pytest.mark.parametrize('groups', ['abcde', '01010', '01234'])
+def test_a_sample_keeps_the_groups_of_its_photos(made, tmp_path, groups):
+    parts = ['train'] * 20 + ['val'] * 8 + ['test'] * 20
+    of_photos = [*groups] * 9 + ['', *groups[:2]]
+    folder = one_label_each(made, tmp_path / 'photos', split=parts, group=of_photos)
+    annotate.write_sample(folder, tmp_path / 'FULL', 12)
+    file = tmp_path / 'FULL' / 'labels.csv'
+    drawn = read_label_table(file)
+    assert parse_label_table(drawn, file)[1] == ['blue', 'red']  # a group of 0 and 1 is no class
+    group_of = dict(zip(read_label_table(folder / 'labels.csv').image, of_photos, strict=True))
+    pairs = {(group_of[n], g) for n, g in zip(drawn.image, read_groups(drawn), strict=True)}
+    assert len(pairs) == len({old for old, _ in pairs}) == len({new for _, new in pairs}) > 1
 
 
 @pytest.mark.filterwarnings('ignore')

@@ -20,6 +20,7 @@ from side_files import draw_side
 from spml_nb import cli, methods, statistics, sweeps
 from spml_nb.base import settings
 from spml_nb.base.errors import SpmlError
+from spml_nb.cli import sweeps as sweep_commands
 from spml_nb.data.labels import choose_score_targets
 from spml_nb.data.loading import load
 from spml_nb.drawing import STYLE
@@ -213,6 +214,21 @@ def test_with_few_validation_photos_labelled_in_full_it_says_what_was_measured(p
     assert 'val photos count' not in told[-1] and 'of val are missing' not in told[-1]
 
 
+def test_intervals_over_groups_are_said_to_be_so(one_label_each):
+    file = one_label_each / 'labels.csv'
+    table = pd.read_csv(file)
+    parts = [('train', 'train', 'val', 'test')[k % 4] for k in range(len(table))]
+    groups = ['north' if part == 'val' else f'site {k % 8}' for k, part in enumerate(parts)]
+    table.assign(split=parts, group=groups).to_csv(file, index=False)
+    told = []
+    compare(one_label_each, ('an',), seeds=2, tell=told.append)
+    assert 'test: intervals are over 2 groups of photos (column `group`)' in told[-1]
+    assert (
+        'validation: all photos that count are of one group (column `group`), so intervals are over'
+        in told[-1]
+    )
+
+
 def test_after_a_correction_of_the_table_old_runs_do_not_pass_for_new_ones(one_label_each):
     compare(one_label_each, ('an',), seeds=2, tell=lambda line: None)
     table = pd.read_csv(one_label_each / 'labels.csv')
@@ -278,7 +294,7 @@ def test_an_interrupted_comparison_gives_no_verdict_and_leaves_what_was_kept(
         if '1/2 done' in line:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, 'print_line', say)
+    monkeypatch.setattr(sweep_commands, 'print_line', say)
     assert (
         cli.main(['compare', str(one_label_each), 'an', '--seeds', '3']) == 130
     )  # as of every command after Ctrl-C

@@ -14,6 +14,7 @@ from browsing import find_axe_violations, needs_browser, open_chromium, resize
 from PIL import EpsImagePlugin, Image
 
 from spml_nb.use.predict import open_model, predict
+from spml_nb.use.predictor import Predictor
 from spml_nb.use.serve import MAX_BYTES, make_app
 
 
@@ -67,6 +68,15 @@ def test_a_page_and_a_sign_of_life(model):
 def test_what_is_no_photo_is_refused(model, body):
     answer = ask(make_app(model), 'POST', '/predict', content=body)
     assert answer.status_code == 400 and answer.json()['error']
+
+
+def test_a_model_without_finite_numbers_is_not_the_fault_of_who_asks(model):
+    broken = Predictor(
+        model.description, lambda pixels: np.full((len(pixels), len(model.class_names)), np.nan)
+    )
+    answer = ask(make_app(broken), 'POST', '/predict', content=photo())
+    assert answer.status_code == 500 and 'no finite number' in answer.json()['error']
+    assert ask(make_app(broken), 'POST', '/predict', content=b'no photo').status_code == 400
 
 
 def test_a_body_that_is_too_large_is_not_read_to_its_end(model):
