@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations, product, zip_longest
 
@@ -278,6 +278,55 @@ def claim_steady(name: str, numbers: dict[str, Number], within: float) -> Place:
         for a, b in permutations(numbers, 2)
     ]
     return Place(name, contrasts)
+
+
+def claim_curves_above(
+    datasets: Iterable[str],
+    name: str,
+    series: tuple[str, str],
+    quantity: Callable[[dict], float],
+    metric: str = '',
+) -> Callable[..., list[Place]]:
+    """On each data set one series of a figure is above another.
+
+    Args:
+        name: Of what is compared.
+        series: Their names, the higher one first.
+        quantity, metric: As in `claims.CurvePart`.
+
+    Returns:
+        The comparison, a function of the figure's curves.
+    """
+    return lambda figure: [
+        claim_above(
+            f'{dataset}, {name}',
+            *(figure(dataset, one, quantity, metric=metric) for one in series),
+        )
+        for dataset in datasets
+    ]
+
+
+def claim_curves_between(
+    datasets: Iterable[str],
+    name: str,
+    series: str,
+    quantity: Callable[[dict], float],
+    **bounds: float,
+) -> Callable[..., list[Place]]:
+    """On each data set a series of a figure lies between two bounds.
+
+    Args:
+        name: Of what is compared.
+        quantity: As in `claims.CurvePart`.
+        bounds: low and high, as in `claim_between`.
+
+    Returns:
+        The comparison, a function of the figure's curves.
+    """
+    return lambda figure: [
+        claim_between(f'{dataset}, {name}', figure(dataset, series, quantity), **bounds)
+        for dataset in datasets
+    ]
 
 
 @dataclass(frozen=True)

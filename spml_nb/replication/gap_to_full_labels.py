@@ -93,7 +93,7 @@ def _list_trained_on_validation(planned: pd.DataFrame, use: Use) -> pd.DataFrame
     validation = planned.groupby(fields).validation.mean()
     rows = [
         {**setting._asdict(), 'validation': validation[setting], 'scores': scores}
-        for setting, scores in clean_photos.collect_scores(planned).items()
+        for setting, scores in gains.collect_scores(planned, clean_photos.Place).items()
     ]
     return pd.DataFrame(rows, columns=[*fields, 'validation', 'scores'])
 

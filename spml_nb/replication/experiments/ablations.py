@@ -37,27 +37,28 @@ def plan_ablation_runs(runs: pd.DataFrame, datasets: Iterable[str] = ()) -> list
     """
     configs = [
         config
-        for ablation, dataset in _list_columns(datasets)
+        for ablation, _, dataset in _list_columns(datasets)
         for arm in ablation.arms
         for config in arm_configs(ablation, arm, dataset, runs)
     ]
     return sorted(configs, key=lambda config: (config.head == 'labelwise', config.seed))
 
 
-def _list_columns(datasets: Iterable[str] = ()) -> list[tuple[Ablation, str]]:
+def _list_columns(datasets: Iterable[str] = ()) -> list[tuple[Ablation, str, str]]:
+    "Each ablation with each of its columns and the set of photos in it."
     columns = [
-        (ablation, dataset)
+        (ablation, *column)
         for ablation in read_ablations().values()
-        for dataset in ablation.columns.values()
+        for column in ablation.columns.items()
     ]
-    chosen = choose_sets(datasets, dict.fromkeys(dataset for _, dataset in columns))
-    return [(ablation, dataset) for ablation, dataset in columns if dataset in chosen]
+    chosen = choose_sets(datasets, dict.fromkeys(dataset for *_, dataset in columns))
+    return [column for column in columns if column[-1] in chosen]
 
 
 def _list_trials(datasets: Iterable[str]) -> list[Config]:
     return [
         config
-        for ablation, dataset in _list_columns(datasets)
+        for ablation, _, dataset in _list_columns(datasets)
         for config in list_rate_trials(ablation, dataset)
     ]
 
@@ -100,8 +101,7 @@ def tabulate_arms(runs: pd.DataFrame) -> pd.DataFrame:
         missing.
     """
     scores, facts = {}, {}
-    for ablation, dataset in _list_columns():
-        column = next(name for name, ours in ablation.columns.items() if ours == dataset)
+    for ablation, column, dataset in _list_columns():
         rate = choose_arm_rate(ablation, dataset, runs).get('lr', math.nan)
         for arm in ablation.arms.values():
             place = _Place(ablation.id, arm.name, column)

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SUITE', 'DATASETS', 'METHODS', 'LABELS', 'SEEDS', 'sweep_biased', 'EXPERIMENT', 'plan_biased_runs',
-           'average_by_setting', 'measure_gains', 'GainsOfSetting', 'summarize_gains', 'label_rank_agreement',
-           'format_biased', 'write_biased']
+           'average_by_setting', 'measure_gains', 'summarize_gains', 'label_rank_agreement', 'format_biased',
+           'write_biased']
 
 # %% ../../../nbs/replication/experiments/biased.ipynb #e67aca90
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ from spml_nb.replication.experiments.core import (
 )
 from ..templates import describe_protocol, format_effects, render_template
 from ...runs.config import Config
-from ...statistics import Effect, pool_effects, seed_draws, seed_interval
+from ...statistics import pool_effects, seed_draws, seed_interval
 from ...sweeps.search import Row, final_configs, search_configs
 
 # %% ../../../nbs/replication/experiments/biased.ipynb #693c1f6e
@@ -125,55 +125,44 @@ def _measure_over_an(scored: pd.DataFrame) -> pd.DataFrame:
     return gains.gains_over_baselines(scores, {'AN with the same labels': an})
 
 
-class GainsOfSetting(NamedTuple):
-    """Gains over AN under a label setting, beside those under even labels, of the methods and sets
-    that have both.
-
-    Attributes:
-        mean, even_mean: over methods and sets, points of mAP.
-        best: the method with the highest mean over sets under even labels.
-        of_best, even_of_best: its gain, the mean over sets.
-        count, same_sign: number of gains, and of those with the sign that they have under even
-            labels.
-    """
-
-    mean: float
-    even_mean: float
-    best: str
-    of_best: Effect
-    even_of_best: Effect
-    count: int
-    same_sign: int
-
-
-def summarize_gains(gained: pd.Series) -> dict[str, GainsOfSetting]:
-    """Whether the gains hold where labels are not drawn evenly, by label setting.
+def summarize_gains(gained: pd.Series) -> dict[str, dict]:
+    """Whether the gains hold where labels are not drawn evenly.
 
     Args:
         gained: as from `measure_gains`.
+
+    Returns:
+        For each uneven label setting a dict, of the methods and sets that have gains under even
+        labels too: mean and even_mean (over methods and sets, points of mAP), best (the method with
+        the highest mean over sets under even labels), of_best and even_of_best (its gain, the mean
+        over sets, as `Effect`), count (number of gains) and same_sign (of those with the sign that
+        they have under even labels).
     """
     table = gained.unstack('labels').reindex(columns=list(LABELS))
-    found = {}
+    summaries = {}
     for labels in LABELS[1:]:
         both = table[[LABELS[0], labels]].dropna()
         if not len(both):
             continue
         means = both.map(lambda effect: effect.mean)
         best = means[LABELS[0]].groupby('loss').mean().idxmax()
-        even, other = (pool_effects(list(both[column][best])) for column in both)
-        same = int((means.prod(axis=1) > 0).sum())
-        found[labels] = GainsOfSetting(
-            means[labels].mean(), means[LABELS[0]].mean(), best, other, even, len(both), same
-        )
-    return found
+        summaries[labels] = {
+            'mean': means[labels].mean(),
+            'even_mean': means[LABELS[0]].mean(),
+            'best': best,
+            'of_best': pool_effects(list(both[labels][best])),
+            'even_of_best': pool_effects(list(both[LABELS[0]][best])),
+            'count': len(both),
+            'same_sign': int((means.prod(axis=1) > 0).sum()),
+        }
+    return summaries
 
 
-def label_rank_agreement(scored: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
+def label_rank_agreement(scored: pd.DataFrame) -> pd.DataFrame:
     """Whether the methods come in the same order as under evenly drawn labels.
 
     Args:
         scored: as from `plan_biased_runs`.
-        repeats: number of bootstrap samples; of up to six seeds all samples are taken.
 
     Returns:
         DataFrame, one row per data set and uneven label setting: dataset, labels, seeds (with every
@@ -193,19 +182,19 @@ def label_rank_agreement(scored: pd.DataFrame, repeats: int = 1000) -> pd.DataFr
             complete = of_set.reindex(rows_of_pair).dropna(axis=1)  # seeds with every run
             if complete.shape[1]:
                 pair = complete.to_numpy().reshape(2, len(METHODS), -1)
-                rows.append({'dataset': dataset, 'labels': labels, **_agree(pair, repeats)})
+                rows.append({'dataset': dataset, 'labels': labels, **_agree(pair)})
     columns = 'dataset labels seeds spearman low high change best before'.split()
     return pd.DataFrame(rows, columns=columns)
 
 
-def _agree(pair: np.ndarray, repeats: int) -> dict:
+def _agree(pair: np.ndarray) -> dict:
     "pair: (2, methods, seeds) test mAP with evenly and with otherwise drawn labels."
     seeds = pair.shape[2]
 
     def spearman(draw):
         return float(stats.spearmanr(*pair[:, :, draw].mean(2)).statistic)
 
-    draws, weights = seed_draws(seeds, repeats)
+    draws, weights = seed_draws(seeds)
     low, high = seed_interval(np.array([spearman(draw) for draw in draws]), weights, seeds)
     before, best = (METHODS[k] for k in pair.mean(2).argmax(1))
     return {

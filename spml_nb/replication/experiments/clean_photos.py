@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ...runs.config import Config
-from ...statistics import Effect, Scores, pool_effects
+from ...statistics import Effect, pool_effects
 from ...sweeps.boards import board_rows
 from ...sweeps.search import SUITES, Row, choose_config, final_configs, search_configs
 from .. import gains
@@ -43,8 +43,7 @@ ROWS = {
     Use.CHOOSE: METHODS,
     Use.BESIDE: METHODS,
     Use.ALONE: WITHOUT_SINGLES,
-    Use.AS_MANY: (),  # the board's rows, see `_rows`
-}
+}  # and of the board for `Use.AS_MANY`, see `_rows`
 TRAINED_VALIDATION = {Use.BESIDE: 'beside', Use.ALONE: 'alone'}
 
 
@@ -116,11 +115,6 @@ def _plan_searches(datasets: Iterable[str]) -> list[Config]:
     ]
 
 
-def collect_scores(runs: pd.DataFrame) -> dict[Place, Scores]:
-    """The scores of each place with a run of every seed. runs: as from `plan_runs`."""
-    return gains.collect_scores(runs, Place)
-
-
 OVER_CHOICE = 'only choosing'  # what training on half of them adds to the same method
 OVER_ALONE = 'without single labels'  # what the single labels add to training on half of them
 
@@ -136,7 +130,7 @@ def measure_gains(runs: pd.DataFrame) -> pd.DataFrame:
         and baseline: plain AN whose epoch and settings all validation photos choose
         (`gains.PLAIN_HEAD`), `OVER_CHOICE` and `OVER_ALONE`.
     """
-    reached = collect_scores(runs)
+    reached = gains.collect_scores(runs, Place)
     plain = {place: Place(place.dataset, Use.CHOOSE, 'an', 'linear') for place in reached}
     beside = [place for place in reached if place.use == Use.BESIDE]
     bases = {
@@ -181,6 +175,18 @@ class UsesOfPhotos(NamedTuple):
     highest: float
 
 
+def _select_gains(measured: pd.DataFrame, use: Use, row: Row, baseline: str) -> pd.DataFrame:
+    "The rows of `measure_gains` with a method's gains; none while a set of photos lacks its gain."
+    gained = measured[
+        (measured.use == use)
+        & (measured.loss == row.loss)
+        & (measured['head'] == row.head)
+        & (measured.baseline == baseline)
+        & measured.gain.notna()
+    ]
+    return gained if set(gained.dataset) == set(DATASETS) else gained[:0]
+
+
 def average_uses(record: pd.DataFrame) -> dict[str, UsesOfPhotos]:
     """The uses of fully labelled photos by each of `METHODS` but AN.
 
@@ -195,20 +201,14 @@ def average_uses(record: pd.DataFrame) -> dict[str, UsesOfPhotos]:
         return {}
     uses = {}
     for row in METHODS[1:]:
-        of_method = measured[(measured.loss == row.loss) & measured.gain.notna()]
-        parts = [
-            of_method[(of_method.use == use) & (of_method.baseline == baseline)]
-            for use, baseline in (
-                (Use.CHOOSE, gains.PLAIN_HEAD),
-                (Use.BESIDE, gains.PLAIN_HEAD),
-                (Use.BESIDE, OVER_CHOICE),
-            )
-        ]
-        if any(set(part.dataset) != set(DATASETS) for part in parts):
+        choose = _select_gains(measured, Use.CHOOSE, row, gains.PLAIN_HEAD)
+        beside = _select_gains(measured, Use.BESIDE, row, gains.PLAIN_HEAD)
+        added = _select_gains(measured, Use.BESIDE, row, OVER_CHOICE)
+        parts = (choose, beside, added)
+        if not all(map(len, parts)):
             return {}
         means = [pool_effects(list(part.effect)) for part in parts]
-        added = parts[-1].gain
-        uses[row.loss] = UsesOfPhotos(*means, added.min(), added.max())
+        uses[row.loss] = UsesOfPhotos(*means, added.gain.min(), added.gain.max())
     return uses
 
 
@@ -221,41 +221,30 @@ def average_alone(measured: pd.DataFrame) -> Effect | None:
     """
     if not len(measured):
         return None
-    alone = measured[
-        (measured.use == Use.ALONE)
-        & (measured['head'] == 'linear')
-        & (measured.baseline == gains.PLAIN_HEAD)
-        & measured.gain.notna()
-    ]
-    return pool_effects(list(alone.effect)) if set(alone.dataset) == set(DATASETS) else None
+    alone = _select_gains(measured, Use.ALONE, WITHOUT_SINGLES[0], gains.PLAIN_HEAD)
+    return pool_effects(list(alone.effect)) if len(alone) else None
 
 
-class AddedBySingles(NamedTuple):
+def _summarize_singles(measured: pd.DataFrame) -> dict[str, dict]:
     """What single labels add to training on half of the fully labelled photos.
 
-    Attributes:
-        mean: over the sets of photos.
-        none_on: {set: effect} where the interval does not exclude 0.
-        lost_on: {set: effect} where they cost.
+    Args:
+        measured: as from `measure_gains`.
+
+    Returns:
+        {method: {'mean' over the sets of photos, 'none_on' ({set: effect} where the interval does
+        not exclude 0), 'lost_on' ({set: effect} where they cost)}}.
     """
-
-    mean: Effect
-    none_on: dict[str, Effect]
-    lost_on: dict[str, Effect]
-
-
-def _summarize_singles(measured: pd.DataFrame) -> dict[str, AddedBySingles]:
-    "By method. measured: as from `measure_gains`."
     over_alone = measured[(measured.baseline == OVER_ALONE) & measured.gain.notna()]
-    found = {}
+    singles = {}
     for loss, part in over_alone.groupby('loss', sort=False):
         effects = dict(zip(part.dataset, part.effect, strict=True))
-        none_on = {
-            name: effect for name, effect in effects.items() if effect.low <= 0 <= effect.high
+        singles[loss] = {
+            'mean': pool_effects(list(part.effect)),
+            'none_on': {name: each for name, each in effects.items() if each.low <= 0 <= each.high},
+            'lost_on': {name: each for name, each in effects.items() if each.high < 0},
         }
-        lost_on = {name: effect for name, effect in effects.items() if effect.high < 0}
-        found[loss] = AddedBySingles(pool_effects(list(effects.values())), none_on, lost_on)
-    return found
+    return singles
 
 
 def write_clean_photos(record: pd.DataFrame) -> list[Path]:

@@ -72,6 +72,11 @@ def plan_chosen_runs(
     }
 
 
+def join_runs(configs: dict[Place, list[Config]]) -> list[Config]:
+    """The runs of all places in one list."""
+    return [config for of_place in configs.values() for config in of_place]
+
+
 def tabulate_runs(
     configs: dict[Place, list[Config]], fields: Iterable[str], record: pd.DataFrame
 ) -> pd.DataFrame:
@@ -132,16 +137,12 @@ def make_chosen_sweep(
     """
 
     def search(datasets):
-        return _join(plan_searches(datasets))
+        return join_runs(plan_searches(datasets))
 
     def final(record, datasets):
-        return _join(plan_chosen_runs(plan_searches(datasets), record, seeds))
+        return join_runs(plan_chosen_runs(plan_searches(datasets), record, seeds))
 
     return make_staged_sweep(search, final)
-
-
-def _join(configs: dict[Place, list[Config]]) -> list[Config]:
-    return [config for of_place in configs.values() for config in of_place]
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ def make_measuring_sweep(
         names = choose_sets(datasets, every)
         measured = set(measurements.read()[0].dataset)
         missing = {name: plan(name) for name in names if name not in measured}
-        runs = _join(missing)
+        runs = join_runs(missing)
         table = queue.plan_runs(runs, queue.load_finished_runs()).assign(state='missing')
         line = f'{len(runs)} runs of {len(missing)} of {len(names)} sets of photos are missing.'
         if missing:

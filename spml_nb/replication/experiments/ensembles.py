@@ -163,15 +163,14 @@ def estimate_gains(lines: pd.DataFrame, images: dict[str, np.ndarray]) -> pd.Dat
     index = pd.MultiIndex.from_product(
         [(ALONE, BEST), AVERAGES, ENSEMBLES], names=['over', 'average', 'ensemble']
     )
-    sets = [name for name in DATASETS if name in images]
-    table = pd.DataFrame(index=index, columns=[*sets, 'mean'], dtype=object)
-    for over, average, ensemble in index:
-        effects = [
-            _estimate_gain(lines[lines.dataset == name], images[name], ensemble, average, over)
-            for name in sets
+    table = pd.DataFrame(index=index)
+    for name in (name for name in DATASETS if name in images):
+        of_set = lines[lines.dataset == name]
+        table[name] = [
+            _estimate_gain(of_set, images[name], ensemble, average, over)
+            for over, average, ensemble in index
         ]
-        table.loc[over, average, ensemble] = [*effects, pool_effects(effects)]
-    return table
+    return table.assign(mean=[pool_effects(list(row)) for row in table.to_numpy()])
 
 
 def write_ensembles() -> list[Path]:

@@ -5,7 +5,7 @@
 # method, AN too, is searched again at every number of photos, so that no gain shrinks because its
 # settings no longer fit. Validation and test photos are the same at all numbers.
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -87,14 +87,13 @@ def plan_searches(datasets: Iterable[str] = ()) -> dict[Place, list[Config]]:
     }
 
 
-def plan_finals(record: pd.DataFrame, datasets: Iterable[str] = ()) -> dict[Place, list[Config]]:
+def plan_finals(record: pd.DataFrame) -> dict[Place, list[Config]]:
     """The final runs whose settings are chosen.
 
     Args:
         record: finished runs, as from `sweeps.load_finished_runs` or `tables.read_recorded_runs`.
-        datasets: some of `DATASETS`; none: all of them.
     """
-    return plan_chosen_runs(plan_searches(datasets), record, SEEDS)
+    return plan_chosen_runs(plan_searches(), record, SEEDS)
 
 
 def measure_gains(record: pd.DataFrame) -> pd.DataFrame:
@@ -185,7 +184,7 @@ def measure_rejection(record: pd.DataFrame) -> pd.Series:
     return share.groupby([runs.dataset, runs.photos], sort=False).mean().dropna()
 
 
-def compare_sizes(measured: pd.DataFrame, rows: Iterable[Row]) -> list[dict[str, Any]]:
+def compare_sizes(measured: pd.DataFrame, rows: Sequence[Row]) -> list[dict[str, Any]]:
     """What methods gain over plain AN with few, with more and with many photos of each set.
 
     Args:
@@ -199,7 +198,6 @@ def compare_sizes(measured: pd.DataFrame, rows: Iterable[Row]) -> list[dict[str,
     """
     if not len(measured):
         return []
-    rows = list(rows)
     of_plain = measured[(measured.baseline == gains.PLAIN_HEAD) & measured.gain.notna()]
     of_plain = of_plain.set_index([*Place._fields])
     compared = []

@@ -244,11 +244,9 @@ def draw_salient_labels(task: Task, logits: np.ndarray, seed: int) -> Task:
         seed: of the draw.
     """
     photos = _labelled_photos(task)
-    observed = np.zeros_like(task.data.labels)
-    observed[photos] = observe(
-        task.data.labels[photos], 1, 0, weights=np.exp(logits[photos]), seed=seed, unknown='ignore'
-    )
-    return replace(task, observed=observed[task.train], observed_val=observed[task.val])
+    true, odds = task.data.labels[photos], np.exp(logits[photos])
+    drawn = observe(true, 1, 0, weights=odds, seed=seed, unknown='ignore')
+    return _observe(task, photos, drawn)
 
 
 def draw_grouped_labels(task: Task, logits: np.ndarray, seed: int) -> Task:
@@ -271,9 +269,7 @@ def draw_grouped_labels(task: Task, logits: np.ndarray, seed: int) -> Task:
     places = random.permuted(np.tile(classes, (count, 1)), axis=1)  # of classes in each order
     true = task.data.labels[photos] > 0
     first = np.where(true, places[groups], len(classes)).argmin(1)
-    observed = np.zeros_like(task.data.labels)
-    observed[photos] = true & (classes == first[:, None])
-    return replace(task, observed=observed[task.train], observed_val=observed[task.val])
+    return _observe(task, photos, true & (classes == first[:, None]))
 
 
 DRAWS = {SALIENT: draw_salient_labels, GROUPED: draw_grouped_labels}
@@ -281,6 +277,12 @@ DRAWS = {SALIENT: draw_salient_labels, GROUPED: draw_grouped_labels}
 
 def _labelled_photos(task: Task) -> np.ndarray:
     return np.sort(np.concatenate([task.train, task.val]))
+
+
+def _observe(task: Task, photos: np.ndarray, labels: np.ndarray) -> Task:
+    observed = np.zeros_like(task.data.labels)
+    observed[photos] = labels
+    return replace(task, observed=observed[task.train], observed_val=observed[task.val])
 
 
 def describe_draw(task: Task, logits: np.ndarray) -> dict[str, float]:

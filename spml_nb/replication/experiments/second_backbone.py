@@ -7,7 +7,7 @@
 import itertools
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -82,17 +82,14 @@ def plan_searches(datasets: Iterable[str] = ()) -> dict[Place, list[Config]]:
     return searches
 
 
-def plan_finals(
-    record: pd.DataFrame, datasets: Iterable[str] = (), seeds: Iterable[int] = SEEDS
-) -> dict[Place, list[Config]]:
+def plan_finals(record: pd.DataFrame, seeds: Iterable[int] = SEEDS) -> dict[Place, list[Config]]:
     """The final runs whose settings are chosen.
 
     Args:
         record: finished runs, as from `sweeps.load_finished_runs` or `tables.read_recorded_runs`.
-        datasets: some of `DATASETS`; none: all of them.
         seeds: of observed labels and training.
     """
-    return plan_chosen_runs(plan_searches(datasets), record, seeds)
+    return plan_chosen_runs(plan_searches(), record, seeds)
 
 
 def measure_gains(record: pd.DataFrame, seeds: Iterable[int] = SEEDS) -> pd.DataFrame:
@@ -106,7 +103,7 @@ def measure_gains(record: pd.DataFrame, seeds: Iterable[int] = SEEDS) -> pd.Data
         seed; and acted (as from `gains.mechanism_acted_in`) and late (share of the runs whose best
         epoch is one of the last two).
     """
-    finals = plan_finals(record, seeds=seeds)
+    finals = plan_finals(record, seeds)
     runs = tabulate_runs(finals, Place._fields, record)
     scores = gains.collect_scores(runs, Place)
     plain = {place: place._replace(loss='an', head='linear') for place in scores}
@@ -129,14 +126,15 @@ def pair_backbones(measured: pd.DataFrame) -> pd.DataFrame:
         `Effect`s, and acted (whether its mechanism acted on both).
     """
     rows = []
-    lines = {Place(*line[: len(Place._fields)]): line for line in measured.itertuples(index=False)}
+    lines = _lines_by_place(measured)
     for place, first in lines.items():
         second = lines.get(place._replace(backbone=SECOND))
         if place.backbone == SECOND or (place.loss, place.head) == AN or not second:
             continue
         if first.effect.seeds and second.effect.seeds:
-            plain = place._replace(loss='an', head='linear')
-            change = _change(first, lines[plain], second, lines[plain._replace(backbone=SECOND)])
+            an_first, an_second = (lines[Place(place.dataset, b, *AN)] for b in BACKBONES)
+            compared = (second, an_second, first, an_first)
+            change = _estimate_change([line.scores for line in compared])
             effects = (first.effect, second.effect, change)
             names = (place.dataset, place.loss, place.head)
             rows.append((*names, *effects, first.acted and second.acted))
@@ -144,9 +142,10 @@ def pair_backbones(measured: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def _change(first, first_an, second, second_an) -> Effect:
-    scores = [line.scores for line in (second, second_an, first, first_an)]
-    return _estimate_change(scores)
+def _lines_by_place(measured: pd.DataFrame) -> dict[Place, Any]:
+    "The rows of `measure_gains` as named tuples."
+    lines = measured.itertuples(index=False)
+    return {Place(*line[: len(Place._fields)]): line for line in lines}
 
 
 def _estimate_change(scores: list[Scores]) -> Effect:
@@ -332,47 +331,39 @@ def _interval(drawn: list[np.ndarray]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-class Signs(NamedTuple):
-    """How the gains that are decided on one backbone come out on another. A gain is decided if
+def count_signs(pairs: pd.DataFrame, one: str = 'first', other: str = 'second') -> dict:
+    """How the gains that are decided on one backbone come out on the other. A gain is decided if
     its interval is without 0.
-
-    Attributes:
-        decided: number of gains decided on the one.
-        kept: number of these with the same sign on the other.
-        decided_too: number with the same sign that are decided on the other as well.
-        turned: names of those with the opposite sign.
-        turned_and_decided: names of those with the opposite sign that are decided on the other.
-    """
-
-    decided: int
-    kept: int
-    decided_too: int
-    turned: list[str]
-    turned_and_decided: list[str]
-
-
-def count_signs(pairs: pd.DataFrame, one: str = 'first', other: str = 'second') -> Signs:
-    """Whether decided gains keep their sign.
 
     Args:
         pairs: as from `pair_backbones`.
         one: the column that decides.
         other: the column that is looked at.
+
+    Returns:
+        {'decided' (number on the one), 'kept' (of these with the same sign on the other),
+        'decided_too' (of these decided there as well), 'turned' (names of those with the opposite
+        sign), 'turned_and_decided' (of these decided there as well)}.
     """
-    counted = _counted_pairs(pairs)
-    decided = counted[[_is_decided(effect) for effect in counted[one]]]
-    kept = np.array(
-        [a.mean * b.mean > 0 for a, b in zip(decided[one], decided[other], strict=True)], bool
-    )
-    decided_too = np.array([_is_decided(effect) for effect in decided[other]], bool)
-    names = np.array([f'{_name(line)} on {line.dataset}' for line in decided.itertuples()], object)
-    return Signs(
-        len(decided),
-        int(kept.sum()),
-        int((kept & decided_too).sum()),
-        list(names[~kept]),
-        list(names[~kept & decided_too]),
-    )
+    decided = [
+        line for line in _counted_pairs(pairs).itertuples() if _is_decided(getattr(line, one))
+    ]
+    kept = [line for line in decided if line.first.mean * line.second.mean > 0]
+    turned = [line for line in decided if line.first.mean * line.second.mean <= 0]
+
+    def decided_too(lines):
+        return [line for line in lines if _is_decided(getattr(line, other))]
+
+    def names(lines):
+        return [f'{_name(line)} on {line.dataset}' for line in lines]
+
+    return {
+        'decided': len(decided),
+        'kept': len(kept),
+        'decided_too': len(decided_too(kept)),
+        'turned': names(turned),
+        'turned_and_decided': names(decided_too(turned)),
+    }
 
 
 def _is_decided(effect: Effect) -> bool:
@@ -388,7 +379,7 @@ def _tabulate_gains(measured: pd.DataFrame, pairs: pd.DataFrame) -> list[list[st
     the method's mechanism did not act.
     """
     sets = list(dict.fromkeys(pairs.dataset))
-    lines = {Place(*line[: len(Place._fields)]): line for line in measured.itertuples(index=False)}
+    lines = _lines_by_place(measured)
     places = [(dataset, backbone) for dataset in sets for backbone in BACKBONES]
     table = [
         ['', *(f'{dataset}, {_short_name(b)}' for dataset, b in places), 'mean change'],
@@ -468,11 +459,6 @@ def _picture(pairs: pd.DataFrame) -> Figure:
     return figure
 
 
-def _means(part: pd.DataFrame) -> np.ndarray:
-    "(2, methods) gains."
-    return np.array([[effect.mean for effect in part[side]] for side in _SIDES])
-
-
 def write_second_backbone(record: pd.DataFrame) -> list[Path]:
     """Write `second_backbone.csv`, `second_backbone.md` and `second_backbone.svg` in the setting
     `outputs`, of the sets of photos that have all runs.
@@ -502,7 +488,7 @@ def write_second_backbone(record: pd.DataFrame) -> list[Path]:
         second=second,
         correlations=_tabulate_correlations(orders, pairs),
         pooled=orders.loc[POOLED],
-        means=_means(counted).mean(1),
+        means=[np.mean([effect.mean for effect in counted[side]]) for side in _SIDES],
         lead=lead,
         lead_again=_average_lead(_pair_scores(again, lead.methods, sets, FIRST)),
         signs={

@@ -232,15 +232,13 @@ def estimate_contrasts(lines: pd.DataFrame, images: dict[str, np.ndarray]) -> pd
         DataFrame of `Effect`s by metric and contrast, a column for each set of photos and 'mean'.
     """
     index = pd.MultiIndex.from_product([METRICS, CONTRASTS], names=['metric', 'contrast'])
-    table = {
-        dataset: [
+    table = pd.DataFrame(index=index)
+    for dataset, part in lines.groupby('dataset', sort=False):
+        table[dataset] = [
             _estimate_contrast(part, images[dataset], contrast, metric)
             for metric, contrast in index
         ]
-        for dataset, part in lines.groupby('dataset', sort=False)
-    }
-    means = [pool_effects(list(effects)) for effects in zip(*table.values(), strict=True)]
-    return pd.DataFrame(table | {'mean': means}, index)
+    return table.assign(mean=[pool_effects(list(row)) for row in table.to_numpy()])
 
 
 def _average_levels(lines: pd.DataFrame) -> pd.DataFrame:
@@ -331,9 +329,7 @@ def write_thresholds() -> list[Path]:
     lines, images = MEASUREMENTS.read()
     if not len(lines):
         return []
-    lines = lines.assign(order=lines.dataset.map(DATASETS.index)).sort_values(
-        'order', kind='stable'
-    )
+    lines = lines.sort_values('dataset', key=lambda names: names.map(DATASETS.index), kind='stable')
     contrasts = estimate_contrasts(lines, images)
     done = list(lines.dataset.unique())
     page = render_template(

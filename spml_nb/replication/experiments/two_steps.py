@@ -27,7 +27,7 @@ from ...sweeps.search import (
     search_configs,
 )
 from ..published import PHOTOS_SUITE
-from .core import Experiment, choose_sets, plan_chosen_runs, tabulate_runs
+from .core import Experiment, choose_sets, join_runs, plan_chosen_runs, tabulate_runs
 
 FIRST = Row('lac_plc', 'labelwise')
 LAC = Row('lac', 'labelwise')
@@ -111,21 +111,17 @@ def _sweep(datasets: Iterable[str] = (), *, dry_run: bool = False, **launch) -> 
     first = [run for name in chosen for run in search_configs(FIRST, PHOTOS_SUITE, name)]
     table = queue.run_stages(
         first,
-        lambda record: _join(plan_second_searches(record, chosen)),
+        lambda record: join_runs(plan_second_searches(record, chosen)),
         dry_run=dry_run,
         **launch,
     )
     if not dry_run and (table.state == 'missing').any():
         return table  # interrupted
-    second = _join(plan_second_searches(queue.load_finished_runs(), chosen))
+    second = join_runs(plan_second_searches(queue.load_finished_runs(), chosen))
     finals = queue.run_stages(
-        second, lambda record: _join(plan_finals(record, chosen)), dry_run=dry_run, **launch
+        second, lambda record: join_runs(plan_finals(record, chosen)), dry_run=dry_run, **launch
     )
     return pd.concat([table, finals], ignore_index=True).drop_duplicates('run')
-
-
-def _join(configs: dict[Place, list[Config]]) -> list[Config]:
-    return [config for of_place in configs.values() for config in of_place]
 
 
 # the page of the paper says what came of it

@@ -164,12 +164,11 @@ def find_equivalent_photos(
     return np.select([targets < rising[0], targets > rising[-1]], [0.0, np.inf], reached)
 
 
-def worth_rates(measured: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
+def worth_rates(measured: pd.DataFrame) -> pd.DataFrame:
     """What photos with few labels are worth in photos with all labels.
 
     Args:
         measured: as from `plan_curve_runs`, of any data sets.
-        repeats: number of bootstrap samples; of up to six seeds all samples are taken.
 
     Returns:
         DataFrame, one row per data set, method, label setting and size with a run of every seed:
@@ -191,7 +190,7 @@ def worth_rates(measured: pd.DataFrame, repeats: int = 1000) -> pd.DataFrame:
         by_seed = by_seed.loc[:, complete].dropna()
         few_labels = by_seed.drop(full)
         if few_labels.size:
-            rates = _rate_curves(by_seed.loc[full], few_labels, repeats)
+            rates = _rate_curves(by_seed.loc[full], few_labels)
             tables.append(rates.assign(dataset=dataset, head=head))
     if not tables:
         return pd.DataFrame(columns=COLUMNS)
@@ -204,15 +203,12 @@ COLUMNS = [
 ]
 
 
-def _rate_curves(all_labels: pd.DataFrame, few_labels: pd.DataFrame, repeats: int) -> pd.DataFrame:
+def _rate_curves(all_labels: pd.DataFrame, few_labels: pd.DataFrame) -> pd.DataFrame:
     "Both: test mAP by photos (and loss and labels), a column for each seed."
     seeds = few_labels.shape[1]
-    sizes, curve, targets = (
-        all_labels.index.to_numpy(),
-        all_labels.to_numpy(),
-        few_labels.to_numpy(),
-    )
-    draws, weights = statistics.seed_draws(seeds, repeats)
+    sizes = all_labels.index.to_numpy()
+    curve, targets = all_labels.to_numpy(), few_labels.to_numpy()
+    draws, weights = statistics.seed_draws(seeds)
     equal = np.array(
         [
             find_equivalent_photos(sizes, curve[:, draw].mean(1), targets[:, draw].mean(1))
@@ -461,11 +457,10 @@ def _format_readme_item(rates: pd.DataFrame) -> str:
     lines = all_photos[all_photos.loss == best].sort_values('rate')
     positives = published.describe_photo_sets().positives
     ends = [
-        f'{_interval(line, " over seeds")} photos of {line.dataset} '
+        f'{_interval(line, note)} photos of {line.dataset} '
         f'({positives[line.dataset]:.2g} labels a photo)'
-        for line in lines.iloc[[0, -1]].itertuples()
+        for line, note in zip(lines.iloc[[0, -1]].itertuples(), (' over seeds', ''), strict=True)
     ]
-    ends[-1] = ends[-1].replace(' over seeds', '')
     text = (
         f'- **And all labels of one photo?** With {best.upper()} they do as much as one label '
         f'each on {" and ".join(dict.fromkeys(ends))} ([curves](outputs/worth.md)).'

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from ...statistics import EQUIVALENCE_MARGIN
 from ...sweeps.search import Row
-from ..comparisons import claim_above, claim_between
+from ..comparisons import claim_above, claim_between, claim_curves_above, claim_curves_between
 from ..experiments import budget
 from ..gains import board_row_runs
 from ..published import PHOTOS_SUITE
@@ -120,29 +120,13 @@ def _ap_of_rarest(density):
     return float(density['ap'][-1])
 
 
-def _em_above_an(quantity, name):
-    return lambda figure: [
-        claim_above(
-            f'coco14, {name}', *(figure('coco14', method, quantity) for method in ('EM', 'AN'))
-        )
-    ]
-
-
 COMPARE = {
-    'em_apl-loss-rises': lambda figure: [
-        claim_between(f'{dataset}, rise', figure(dataset, 'AN', _early_rise), low=0)
-        for dataset in _DATA
-    ],
-    'em_apl-loss-falls': lambda figure: [
-        claim_between(f'{dataset}, fall', figure(dataset, 'EM', _fall), low=0) for dataset in _DATA
-    ],
+    'em_apl-loss-rises': claim_curves_between(_DATA, 'rise', 'AN', _early_rise, low=0),
+    'em_apl-loss-falls': claim_curves_between(_DATA, 'fall', 'EM', _fall, low=0),
     'em_apl-logits': _logits,
-    'em_apl-ambiguous': lambda figure: [
-        claim_between(
-            f'{dataset}, σ(|logit|)', figure(dataset, 'EM', _AMBIGUOUS), high=_LARGE_LOGIT
-        )
-        for dataset in _DATA
-    ],
+    'em_apl-ambiguous': claim_curves_between(
+        _DATA, 'σ(|logit|)', 'EM', _AMBIGUOUS, high=_LARGE_LOGIT
+    ),
     'em_apl-positives': _positives,
     'em_apl-sure': _median_between('EM', low=_LARGE_LOGIT),
     'em_apl-unsure': _median_between('AN', high=50),
@@ -153,16 +137,15 @@ COMPARE = {
         )
         for dataset in _DATA
     ],
-    'em_apl-maintaining': lambda figure: [
-        claim_between(
-            f'{dataset}, probability of unannotated positives',
-            figure(dataset, 'EM', _hidden_since_first_epoch),
-            low=-5,
-        )
-        for dataset in _DATA
-    ],
-    'em_apl-distinguishable': _em_above_an(_mean_ap, 'mAP of eight classes'),
-    'em_apl-rare': _em_above_an(_ap_of_rarest, 'AP of the rarest class'),
+    'em_apl-maintaining': claim_curves_between(
+        _DATA, 'probability of unannotated positives', 'EM', _hidden_since_first_epoch, low=-5
+    ),
+    'em_apl-distinguishable': claim_curves_above(
+        ['coco14'], 'mAP of eight classes', ('EM', 'AN'), _mean_ap
+    ),
+    'em_apl-rare': claim_curves_above(
+        ['coco14'], 'AP of the rarest class', ('EM', 'AN'), _ap_of_rarest
+    ),
 }
 NOTES = {
     'em_apl-apl': _note_on_apl,

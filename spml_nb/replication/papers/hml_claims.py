@@ -18,7 +18,7 @@ from ..comparisons import (
     Contrast,
     Place,
     claim_above,
-    claim_between,
+    claim_curves_between,
     claim_peak,
     claim_share,
     claim_steady,
@@ -184,12 +184,13 @@ def _probability_lost(counted):
     return 100 * float(np.average(change, weights=counted['cosine'][0]))
 
 
+_BALANCES = {f'm = {m}': ('s = 20', m) for m in MARGINS}
+
+
 def _best_balance(figure):
-    margins = {f'm = {m}': ('s = 20', m) for m in MARGINS}
+    scores = figure('voc12', _BALANCES, _balance)
     best = f'm = {_BEST["hparams"]["margin"]}'
-    sides = {best: margins.pop(best)}, margins
-    scores = [figure('voc12', side, _balance) for side in sides]
-    return [claim_above('voc12, −|Σ gradients|', *scores)]
+    return [claim_above('voc12, −|Σ gradients|', {best: scores.pop(best)}, scores)]
 
 
 _SINGLE = {f'm = {m}': f'single positives, m = {m}' for m in (0, 0.1)}
@@ -216,10 +217,7 @@ def _agreement(measured):
 
 
 COMPARE = {
-    'hml-correlation': lambda figure: [
-        claim_between(f'{dataset}, Spearman', figure(dataset, 'HML', _agreement), low=0)
-        for dataset in _DATA
-    ],
+    'hml-correlation': claim_curves_between(_DATA, 'Spearman', 'HML', _agreement, low=0),
     'hml-partial': _partial,
     'hml-partial-trend': lambda runs: [
         claim_trend(
@@ -240,13 +238,9 @@ COMPARE = {
     ],
     'hml-earlier': _earlier,
     'hml-cosine': _cosine,
-    'hml-dropped-margin': lambda figure: [
-        claim_between(
-            'voc12, probability',
-            figure('voc12', _SINGLE[f'm = {_MARGIN}'], _probability_lost),
-            low=0,
-        )
-    ],
+    'hml-dropped-margin': claim_curves_between(
+        ['voc12'], 'probability', _SINGLE[f'm = {_MARGIN}'], _probability_lost, low=0
+    ),
     'hml-margin-peak': lambda runs: [
         claim_peak(f'voc12, mAP, scale {s}', runs(*angles, **_FIXED), best=range(2, 5))
         for s, angles in _ANGLES.items()
@@ -270,11 +264,7 @@ COMPARE = {
     ],
     'hml-margin-gradients': _margin_gradients,
     'hml-balance': lambda figure: [
-        claim_peak(
-            'voc12, −|Σ gradients|',
-            figure('voc12', {f'm = {m}': ('s = 20', m) for m in MARGINS}, _balance),
-            best=range(2, 5),
-        )
+        claim_peak('voc12, −|Σ gradients|', figure('voc12', _BALANCES, _balance), best=range(2, 5))
     ],
     'hml-balance-best': _best_balance,
 }

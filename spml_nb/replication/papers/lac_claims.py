@@ -3,7 +3,7 @@
 The claims themselves are in assets/claims/lac.yml.
 """
 
-from ..comparisons import SHARE, Contrast, Place, claim_above, claim_steady
+from ..comparisons import SHARE, Contrast, Place, claim_curves_above, claim_steady
 from .lac_figures import LEM, QUEUES, TEMPERATURES, THRESHOLDS
 
 
@@ -25,13 +25,8 @@ def _array(name):
 
 def _hidden(model, other):
     "Average precision, which has no threshold: δ is each method's own."
-    return lambda figure: [
-        claim_above(
-            f'{dataset}, average precision of hidden positives',
-            *(figure(dataset, name, _array('ap'), metric=SHARE) for name in (model, other)),
-        )
-        for dataset in _DATA_OF_F6
-    ]
+    name = 'average precision of hidden positives'
+    return claim_curves_above(_DATA_OF_F6, name, (model, other), _array('ap'), metric=SHARE)
 
 
 def _role(table):
@@ -44,21 +39,12 @@ def _role(table):
     return places
 
 
-def _distinctive(figure):
-    models = ('LAC', 'LAC without contrast')
-    return [
-        claim_above(
-            f'{dataset}, silhouette',
-            *(figure(dataset, model, _array('silhouette')) for model in models),
-        )
-        for dataset in _DATA_OF_F6
-    ]
-
-
 COMPARE = {
     'lac-hidden': _hidden('LAC', 'AN'),
     'lac-hidden-contrast': _hidden('LAC', 'LAC without contrast'),
-    'lac-distinctive': _distinctive,
+    'lac-distinctive': claim_curves_above(
+        _DATA_OF_F6, 'silhouette', ('LAC', 'LAC without contrast'), _array('silhouette')
+    ),
     'lac-role': _role,
     'lac-threshold': _steady(0.3, [{'threshold': δ, 'stage2_threshold': δ} for δ in THRESHOLDS]),
     'lac-temperature': _steady(0.2, [{'temperature': τ} for τ in TEMPERATURES]),

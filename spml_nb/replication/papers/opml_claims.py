@@ -11,7 +11,7 @@ import pandas as pd
 from ...methods.core import resolve_hparams
 from ...statistics import EQUIVALENCE_MARGIN, Effect, Scores, format_signed
 from .. import ablation_arms, gains, tables
-from ..comparisons import SHARE, claim_above, claim_steady
+from ..comparisons import SHARE, claim_above, claim_curves_above, claim_steady
 from ..published import PHOTOS_SUITE, find_stand_in, index_cells
 from .opml_figures import HIGH_RANK, SHARES, WEIGHTS
 
@@ -23,28 +23,8 @@ def _turned_negative(measured):
     return float(measured['negative'][:_FIRST_EPOCHS].mean())
 
 
-def _slower(figure):
-    return [
-        claim_above(
-            f'{dataset}, unannotated positives below 0',
-            *(figure(dataset, name, _turned_negative, metric=SHARE) for name in ('BCE', 'OPML')),
-        )
-        for dataset in ('voc12', 'coco14', 'nus', 'cub')
-    ]
-
-
 def _validation_drop(curve):
     return float(curve['val_map'].max() - curve['val_map'][-1])
-
-
-def _stable(figure):
-    return [
-        claim_above(
-            f'{dataset}, validation drop',
-            *(figure(dataset, name, _validation_drop) for name in ('BCE', 'OPML + high rank')),
-        )
-        for dataset in ('voc12', 'cub')
-    ]
 
 
 def _share_in(bins):
@@ -180,8 +160,16 @@ def _note_on_fall_of_bce(runs: pd.DataFrame) -> str:
 
 COMPARE = {
     'opml-constants': _constants,
-    'opml-slower': _slower,
-    'opml-stable-bce': _stable,
+    'opml-slower': claim_curves_above(
+        ('voc12', 'coco14', 'nus', 'cub'),
+        'unannotated positives below 0',
+        ('BCE', 'OPML'),
+        _turned_negative,
+        metric=SHARE,
+    ),
+    'opml-stable-bce': claim_curves_above(
+        ('voc12', 'cub'), 'validation drop', ('BCE', 'OPML + high rank'), _validation_drop
+    ),
     'opml-confidence': _confidence,
     'opml-weight': lambda runs: [
         claim_steady(f'{dataset}, mAP', low, within=EQUIVALENCE_MARGIN)

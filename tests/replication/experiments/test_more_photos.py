@@ -122,20 +122,14 @@ def test_the_page_has_a_line_per_number_and_says_what_is_missing(known, monkeypa
     )
     (first, *_) = more_photos.plan_searches(['mirflickr14_10k']).values()
     assert more_photos.write_more_photos(known.drop(run_key(first[0])))
-    of_coco = known[
-        known.index.isin(
-            [
-                run_key(config)
-                for runs in (
-                    more_photos.plan_searches(['coco18_30k']),
-                    more_photos.plan_finals(known, ['coco18_30k']),
-                )
-                for configs in runs.values()
-                for config in configs
-            ]
-        )
-    ]
-    more_photos.write_more_photos(of_coco)
+    of_coco = {
+        run_key(config)
+        for runs in (more_photos.plan_searches(), more_photos.plan_finals(known))
+        for place, configs in runs.items()
+        if place.dataset == 'coco18_30k'
+        for config in configs
+    }
+    more_photos.write_more_photos(known[known.index.isin(of_coco)])
     page = (tmp_path / 'more_photos.md').read_text()
     assert 'of mirflickr14_10k 0 of 5 numbers of photos are here' in page
     assert 'mean' not in page.partition('## By how much')[2].partition('An epoch has')[0]

@@ -218,11 +218,10 @@ def test_signs_of_decided_gains_are_counted_on_the_other_backbone(measured):
         if abs(mean + 0.002) > 0.2 and loss != NOT_ACTED
     ]
     assert set(sure) <= set(decided)
-    assert signs.decided == 3 * len(decided) and signs.kept == 3 * len(decided) - 2
-    assert signs.decided_too == signs.kept
-    assert (
-        signs.turned == signs.turned_and_decided == ['WAN on voc12_animals', 'HML on voc12_animals']
-    )
+    assert signs['decided'] == 3 * len(decided) and signs['kept'] == 3 * len(decided) - 2
+    assert signs['decided_too'] == signs['kept']
+    turned = ['WAN on voc12_animals', 'HML on voc12_animals']
+    assert signs['turned'] == signs['turned_and_decided'] == turned
 
 
 def test_the_lead_of_the_best_method_is_compared_on_both_backbones(measured):
