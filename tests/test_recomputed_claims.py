@@ -603,6 +603,9 @@ def words_of(paper, places):
         return idle_or_not_run(places, effects), None, np.nan, np.nan
     if sign in SIGNS and sign not in signs:
         sign += ' on average'
+    yes, no = signs.count('reproduced'), signs.count('not reproduced')
+    if sign == 'undecided' and yes and no:
+        sign += f' ({yes} yes, {no} no)'
     least = min((name for name in means if means[name]), key=lambda name: means[name].mean)
     behind = [
         (place[least], e[least]) for place, e in zip(places, effects, strict=True) if e.get(least)

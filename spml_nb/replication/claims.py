@@ -585,8 +585,8 @@ def report_claims(
 
         - paper, id, where, claim (the text), main, inferred, note, lacking: as in `Claim`
         - published: as from `published_claim_verdict`
-        - ours (`statistics.Verdict`), sign (with 'on average' if no place decides alone), size
-          (`statistics.Size`)
+        - ours (`statistics.Verdict`), sign (as in `ClaimResult`), size (`statistics.Size`)
+        - by_arms: whether runs decide it that differ in one switch alone, not the paper's rows
         - effect, half_width, detectable: of the mean over places, beyond the bound; NaN without two
           seeds
         - amount, published_amount, between: our effect and the paper's without the bound, and the
@@ -618,6 +618,7 @@ def report_claims(
             'note': claim.note(runs) if callable(claim.note) else claim.note,
             'published': published_claim_verdict(claim),
             'lacking': claim.lacking,
+            'by_arms': bool(claim.ablations),
         }
         rows.append(row | _result_row(decide_claim(claim.places(value))))
     return pd.DataFrame(rows)

@@ -451,8 +451,19 @@ class ClaimResult:
 
     @property
     def sign(self) -> str:
-        """The verdict with 'on average' where that applies."""
-        return f'{self.word} on average' if self.on_average else self.word
+        """'reproduced', 'reproduced on average', 'undecided (3 yes, 1 no)'.
+
+        In brackets is the number of places that decide it, each for itself, where they contradict
+        one another.
+        """
+        if self.on_average:
+            return f'{self.word} on average'
+        verdicts = [place.verdict for place in self.places]
+        yes = verdicts.count(Verdict.REPRODUCED)
+        no = verdicts.count(Verdict.NOT_REPRODUCED)
+        if self.verdict is Verdict.UNDECIDED and yes and no:
+            return f'{self.word} ({yes} yes, {no} no)'
+        return self.word
 
     @property
     def size(self) -> Size:

@@ -441,7 +441,7 @@ def test_a_report_has_every_line_of_its_forest_plot(opml):
         whole, *places = json.loads(line.forest)
         assert whole['place'] == '' and whole['word'] == line.ours
         assert whole['size'] == line.size and line.sign.startswith(line.ours)
-        assert whole['on_average'] == (line.sign != line.ours)
+        assert whole['on_average'] == line.sign.endswith(' on average')
         assert (whole['mean'] is None) == np.isnan(line.effect) and (
             line.ours == NOT_RUN or whole['mean'] == line.effect
         )

@@ -126,6 +126,12 @@ def test_a_sign_is_on_average_only_where_no_place_decides():
     assert decide_claim([printed_place(seeds(0, 4, 1), (95.0, 87.0))]).sign == 'undecided'
 
 
+def test_places_that_contradict_one_another_are_counted():
+    yes = [printed_place(seeds(3.9, 4.0, 4.2), (9, 8), name=name) for name in ('VOC', 'CUB')]
+    no = printed_place(seeds(-3.9, -4.0, -4.2), (9, 8), name='NUS')
+    assert decide_claim([*yes, no]).sign == 'undecided (2 yes, 1 no)'
+
+
 @pytest.mark.parametrize(
     ('left', 'right', 'expected'),
     [

@@ -457,13 +457,13 @@ def _format_readme_item(rates: pd.DataFrame) -> str:
     lines = all_photos[all_photos.loss == best].sort_values('rate')
     positives = published.describe_photo_sets().positives
     ends = [
-        f'{_interval(line, note)} photos of {line.dataset} '
+        f'{_interval(line, "" if n else " over seeds")} photos of {line.dataset} '
         f'({positives[line.dataset]:.2g} labels a photo)'
-        for line, note in zip(lines.iloc[[0, -1]].itertuples(), (' over seeds', ''), strict=True)
+        for n, line in enumerate(lines.iloc[[0, -1]].drop_duplicates().itertuples())
     ]
     text = (
-        f'- **And all labels of one photo?** With {best.upper()} they do as much as one label '
-        f'each on {" and ".join(dict.fromkeys(ends))} ([curves](outputs/worth.md)).'
+        f'- **And all labels of one photo?** They are worth one label each on {" to ".join(ends)}, '
+        f'with {best.upper()} ([curves](outputs/worth.md)).'
     )
     return f'{BEGIN}\n{textwrap.fill(text, 140, subsequent_indent="  ")}\n{END}'
 

@@ -94,11 +94,11 @@ def _find_poorest_search_by_macro_f1(runs: pd.DataFrame) -> dict | None:
         column = f'{name} / macro-F1 at the chosen threshold'
         by_f1 = tables.cell_lines('em_apl', '7', 'EM', [column], runs)
         by_map = tables.cell_lines('em_apl', '1', 'EM', [name], runs)
-        losses[name] = by_map.test_map.mean() - by_f1.test_map.mean()
-    worst = max(losses, key=losses.get)
-    if not losses[worst] >= _POOR:
-        return None
-    return {'set': worst, 'loss': losses[worst]}
+        loss = by_map.test_map.mean() - by_f1.test_map.mean()
+        if not math.isnan(loss):
+            losses[name] = loss
+    worst = max(losses, key=losses.get, default=None)
+    return {'set': worst, 'loss': losses[worst]} if worst and losses[worst] >= _POOR else None
 
 
 def _stretch_warm_up(epochs: float) -> dict[str, list[int]]:

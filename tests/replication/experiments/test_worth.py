@@ -338,6 +338,11 @@ def test_the_page_has_every_rate_and_two_sentences():
     )
 
 
+def test_one_set_of_photos_stands_in_the_line_once():
+    rates = worth.worth_rates(all_sets().query("dataset == 'coco18'"))
+    assert worth._format_readme_item(rates).count('photos of coco18') == 1
+
+
 def test_without_runs_nothing_is_written_and_with_them_readme_has_a_line(monkeypatch):
     outputs = settings.get_folder('outputs')
     (outputs.parent / 'README.md').write_text(f'# Mine\n{worth.BEGIN}\n{worth.END}\nThe rest.\n')
@@ -354,7 +359,7 @@ def test_without_runs_nothing_is_written_and_with_them_readme_has_a_line(monkeyp
         text.startswith(f'# Mine\n{worth.BEGIN}\n- **And all labels of one photo?**')
         and text.endswith(f'{worth.END}\nThe rest.\n')
         and re.search(
-            r'With HML .* each on 1\.\d (\(.*?\) )?photos of \w+ \(.* labels a photo\) and 1\.\d ',
+            r'each on 1\.\d (\(.*?\) )?photos of \w+ \(.* labels a photo\) to 1\.\d .*, with HML',
             joined,
         )
     )

@@ -38,6 +38,12 @@ def test_hml_leads_over_the_best_rival_of_each_set(record):
     assert [leads[name]['of_set_up'] for name in leads] == [True, False, False, True]
 
 
+def test_a_rival_without_runs_hides_no_other(record):
+    runs = record[(record.dataset != 'voc12_animals') | (record.loss != 'an')]
+    lead = next(lead for lead in hml_conclusion._list_leads(runs) if lead['name'] == 'VOC12')
+    assert lead['ours_over'] != 'AN' and lead['answer'].places == 1
+
+
 def test_what_learning_adds_to_hml_is_read_at_equal_settings(record):
     lines = pd.read_csv(ROOT / 'outputs' / 'ablations.csv')
     for ablation in ('hml_adaptive', 'hml_adaptive_full'):
