@@ -35,8 +35,8 @@ from .agreement import (
     source_agreement,
 )
 from .board import Leaders, find_leaders, method_levels, method_micro_f1
-from .experiments import budget, clean_photos, whole_network
-from .front_page import front_gains
+from .experiments import budget, clean_photos, more_photos, second_backbone, whole_network
+from .front_page import BY_PHOTOS, front_gains
 from .published import PHOTOS_SUITE
 from .tables import (
     Table,
@@ -379,6 +379,8 @@ class Results:
         choices: As from `budget.compare_choices`.
         agreement: As from `agreement.source_agreement`.
         without_clean: As from `without_clean.read_without_clean`.
+        by_size: As from `more_photos.compare_sizes`.
+        on_both: As from `second_backbone.lead_on_both`.
     """
 
     tables: list[Table]
@@ -389,6 +391,8 @@ class Results:
     choices: pd.DataFrame = field(default_factory=pd.DataFrame)
     agreement: dict = field(default_factory=empty_agreement)
     without_clean: dict | None = None
+    by_size: list[dict] = field(default_factory=list)
+    on_both: second_backbone.Lead | None = None
 
     def of(self, paper: str) -> 'Results':
         """The tables, claims and figures of one paper."""
@@ -448,6 +452,8 @@ def _gather_results(
         compared,
         agreement=source_agreement(front_gains(runs), gains_by_source(runs), measured),
         without_clean=without_clean.read_without_clean(),
+        by_size=more_photos.compare_sizes(more_photos.measure_gains(runs), BY_PHOTOS),
+        on_both=second_backbone.lead_on_both(second_backbone.measure_gains(runs)),
     )
 
 
