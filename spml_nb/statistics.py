@@ -21,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import special
 
 from .base import settings
 from .base.errors import SpmlError
@@ -56,7 +55,8 @@ def seed_draws(n: int, repeats: int = 1000) -> tuple[np.ndarray, np.ndarray]:
         return draws, np.full(repeats, 1 / repeats)
     draws = np.array([*combinations_with_replacement(range(n), n)])
     counts = (draws[:, :, None] == np.arange(n)).sum(1)
-    orders = special.factorial(n) / special.factorial(counts).prod(1)
+    factorials = np.cumprod([1, *range(1, n + 1)])
+    orders = factorials[n] / factorials[counts].prod(1)
     return draws, orders / n**n
 
 
@@ -77,11 +77,11 @@ def seed_interval(
 
     Source: Efron (1979); Hesterberg (2015) for the percentiles.
     """
+    from scipy.special import ndtr, stdtrit  # imported here, as a packed sweep may lack scipy
+
     if n < 2:
         return math.nan, math.nan
-    level = special.ndtr(
-        -math.sqrt(n / (n - 1)) * special.stdtrit(n - 1, 1 - SIGNIFICANCE_LEVEL / 2)
-    )
+    level = ndtr(-math.sqrt(n / (n - 1)) * stdtrit(n - 1, 1 - SIGNIFICANCE_LEVEL / 2))
 
     def lower_quantile(values):
         order = np.argsort(values, axis=0, kind='stable')
@@ -393,22 +393,24 @@ def effect_from_error(
 
     Source: Satterthwaite (1946) for the degrees of freedom; Schuirmann (1987) for TOST.
     """
+    from scipy.special import stdtr, stdtrit  # imported here, as a packed sweep may lack scipy
+
     variance = seeds + images
     if variance == 0:
         p, equivalent = float(mean == 0), float(abs(mean) >= EQUIVALENCE_MARGIN)
         return Effect(mean, mean, mean, p, equivalent, 0.0, 0.0, np.inf, count)
     error = variance**0.5
     df = min(freedom * np.square(variance / seeds), _MANY) if seeds else _MANY
-    quantile = special.stdtrit(df, 1 - SIGNIFICANCE_LEVEL / 2)
-    above_low = special.stdtr(df, -(mean + EQUIVALENCE_MARGIN) / error)
-    below_high = special.stdtr(df, (mean - EQUIVALENCE_MARGIN) / error)
+    quantile = stdtrit(df, 1 - SIGNIFICANCE_LEVEL / 2)
+    above_low = stdtr(df, -(mean + EQUIVALENCE_MARGIN) / error)
+    below_high = stdtr(df, (mean - EQUIVALENCE_MARGIN) / error)
     return Effect(
         mean,
         low=mean - quantile * error,
         high=mean + quantile * error,
-        p=2 * special.stdtr(df, -abs(mean) / error),
+        p=2 * stdtr(df, -abs(mean) / error),
         equivalent=max(above_low, below_high),
-        detectable=(quantile + special.stdtrit(df, 0.8)) * error,
+        detectable=(quantile + stdtrit(df, 0.8)) * error,
         error=error,
         freedom=df,
         seeds=count,

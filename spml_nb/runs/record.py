@@ -5,16 +5,17 @@ import dataclasses
 import io
 import json
 import math
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 import pandas as pd
 
 from ..base import settings
-from ..base.errors import SpmlError, parse_number
+from ..base.errors import SpmlError
 from ..base.escaping import any_name_in_frames, escape_bytes
 from ..base.files import hold_lock, require_regular_file, write_atomically
-from .config import Config, complete_fields, neutral_fields, science_key
+from .config import ADDED, Config, complete_fields, neutral_fields, science_key
 from .folder import read_json
 
 
@@ -117,16 +118,10 @@ def _parse_record(text: str, file: Path, needed: tuple[str, ...], **options) -> 
     "The table in a text, as `read_record` gives it. file: where it is from, for messages."
     lines = csv.reader(io.StringIO(text, newline=''), strict=True)
     try:
-        header, seen = next(lines, []), {}
+        header = next(lines, [])
         if missing := [name for name in needed if name not in header]:
             raise ValueError(f"the header has no column {', '.join(missing)}")
-        numbers = [
-            index
-            for index, name in enumerate(header)
-            if name.startswith(_NUMBERS) and not name.endswith('_truth')
-        ]
-        for line in lines:
-            _check_line(header, line, numbers, seen)
+        _check_lines(header, lines)
         if not text.endswith('\n'):
             raise ValueError('the end of the file is cut off')
     except (csv.Error, ValueError) as error:
@@ -187,15 +182,14 @@ _DEFAULTS = {
 _MAY_BE_EMPTY = ('root', 'exclude', 'stage2_lr', 'embedding_dim', 'side')
 
 
-def _defaults_by_line(datasets: pd.Series) -> dict[str, pd.Series]:
-    "{field: its default in each line}, which may depend on the data set."
-    defaults = {name: neutral_fields(name) | _DEFAULTS for name in datasets.unique()}
-    names = [field.name for field in dataclasses.fields(Config)]
-    return {
-        name: datasets.map({dataset: values[name] for dataset, values in defaults.items()})
-        for name in names
-        if any(name in values for values in defaults.values()) and name not in _MAY_BE_EMPTY
-    }
+def _find_defaults(datasets: pd.Series, as_text: bool) -> pd.DataFrame:
+    "The default of each field in each line; that of `views` depends on the data set."
+    defaults = ADDED | _DEFAULTS
+    if as_text:
+        defaults = {name: str(value) for name, value in defaults.items()}
+    views = {name: neutral_fields(name)['views'] for name in datasets.unique()}
+    table = pd.DataFrame(defaults | {'views': datasets.map(views)}, datasets.index)
+    return table.drop(columns=[*_MAY_BE_EMPTY], errors='ignore')
 
 
 def _fill_defaults(table: pd.DataFrame) -> pd.DataFrame:
@@ -208,12 +202,16 @@ def _fill_defaults(table: pd.DataFrame) -> pd.DataFrame:
             table[name] = pd.Series(
                 '' if as_text else math.nan, table.index, str if name in _TEXTS else None
             )
-    for name, defaults in _defaults_by_line(table.dataset).items():
-        values = defaults.map(str) if as_text else defaults
-        if name in table:
-            stored = table[name].replace('', math.nan).astype(object)
-            values = stored.where(stored.notna(), values)
-        table[name] = values if as_text else values.astype(defaults.dtype)
+    defaults = _find_defaults(table.dataset, as_text)
+    for name in defaults:
+        if name not in table:
+            table[name] = defaults[name]
+        elif as_text:
+            table[name] = table[name].mask(table[name] == '', defaults[name])
+        else:
+            stored = table[name].astype(object)
+            filled = stored.where(stored.notna(), defaults[name])
+            table[name] = filled.astype(defaults[name].dtype)
     fields = [field.name for field in dataclasses.fields(Config) if field.name in table]
     first = ['run', 'key', *fields]
     return table[first + [name for name in table if name not in first]]
@@ -222,14 +220,14 @@ def _fill_defaults(table: pd.DataFrame) -> pd.DataFrame:
 def _compact(table: pd.DataFrame) -> pd.DataFrame:
     "Empty the defaults in a table of texts, drop empty columns, and round scores to six digits."
     table = table.copy()
-    defaults_by_line = _defaults_by_line(table.dataset)
-    for name, defaults in defaults_by_line.items():
+    defaults = _find_defaults(table.dataset, as_text=True)
+    for name in defaults:
         if name in table:
-            table[name] = table[name].mask(table[name] == defaults.map(str), '')
+            table[name] = table[name].mask(table[name] == defaults[name], '')
     for name in table:
         if _is_measured(name):
             table[name] = table[name].map(_six_digits)
-    restorable = {*defaults_by_line, *_MAY_BE_EMPTY}
+    restorable = {*defaults, *_MAY_BE_EMPTY}
     empty = [name for name in table if name in restorable and not any(table[name])]
     return table.drop(columns=empty)
 
@@ -250,38 +248,36 @@ def _six_digits(text: str) -> str:
     return f'{float(text):.6g}' if len(text) > 7 else text
 
 
-# prefixes of the columns of numbers
-_NUMBERS = (
-    'val_',
-    'test_',
-    'observed_',
-    'pseudo_',
-    'seed',
-    'label_seed',
-    'seconds',
-    'lr',
-    'late',
-    'exercised',
-    'best_epoch',
-    'diverged',
-)
+# prefixes of the columns of numbers that are not measured
+_OTHER_NUMBERS = ('seed', 'label_seed', 'lr', 'late', 'exercised', 'best_epoch', 'diverged')
 
 
-def _check_line(
-    header: list[str], line: list[str], numbers: list[int], seen: dict[tuple, list[str]]
-):
-    """Raise a ValueError for a line of wrong length, whose indices `numbers` do not hold numbers,
-    or that contradicts an earlier line in `seen`, {(run, key): line}, to which it is added.
+def _check_lines(header: list[str], lines: Iterable[list[str]]):
+    """Raise a ValueError at the first line of wrong length, with a text for a number, or that
+    contradicts an earlier line on the same run.
     """
-    if len(line) != len(header):
-        raise ValueError(f'{len(line)} fields instead of {len(header)}')
-    for index in numbers:
-        value = line[index]
-        if value and not math.isfinite(parse_number(value)):
-            raise ValueError(f'{header[index]} is {value!r}, which is no number')
-    run, key = (line[header.index(name)] for name in ('run', 'key'))
-    if seen.setdefault((run, key), line) != line:
-        raise ValueError(f'the run {run} has two lines that differ')
+    run, key = header.index('run'), header.index('key')
+    numbers = [
+        index
+        for index, name in enumerate(header)
+        if _is_measured(name) or name.startswith(_OTHER_NUMBERS)
+    ]
+    seen = {}
+    for line in lines:
+        if len(line) != len(header):
+            raise ValueError(f'{len(line)} fields instead of {len(header)}')
+        for index in numbers:
+            if line[index] and not _is_finite(line[index]):
+                raise ValueError(f'{header[index]} is {line[index]!r}, which is no number')
+        if seen.setdefault((line[run], line[key]), line) != line:
+            raise ValueError(f'the run {line[run]} has two lines that differ')
+
+
+def _is_finite(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 def parse_recorded_config(line: dict[str, str]) -> Config:

@@ -48,7 +48,7 @@ def attempt_run(config: Config) -> str:
     Returns:
         '' if the run is done, else the error message.
     """
-    return _message_of(partial(_train_with_log, config))
+    return _message_of(partial(_train, config))
 
 
 def attempt_stack(configs: list[Config]) -> list[str]:
@@ -86,10 +86,20 @@ def _train_stack(configs: list[Config], ended: dict[Config, str]):
             raise
 
 
-def _train_with_log(config: Config):
+def _train(config: Config):
     run = locate_run(resolve(config))
     with _log_to(run):
-        _train(config, run)
+        from spml_nb.training.trainer import Diverged, train
+
+        began = time.perf_counter()
+        try:
+            train(config)
+        except Diverged as error:
+            _finish_diverged(run, error, time.perf_counter() - began)
+            raise
+        except Exception:
+            traceback.print_exc()
+            raise
 
 
 @contextlib.contextmanager
@@ -105,7 +115,10 @@ def _log_to(run: Run) -> Iterator[None]:
         yield
     # another sweep that waited for this run may have moved its log already
     with contextlib.suppress(FileNotFoundError):
-        _append_log(log, run.folder / 'log.txt')
+        content = log.read_bytes()
+        with open(run.folder / 'log.txt', 'ab', opener=_open_no_follow) as output:
+            output.write(content)
+        log.unlink()
 
 
 def _message_of(call: Callable[[], object]) -> str:
@@ -119,27 +132,6 @@ def _message_of(call: Callable[[], object]) -> str:
     except Exception as error:
         return f'{type(error).__name__}: {error}'
     return ''
-
-
-def _append_log(log: Path, target: Path):
-    content = log.read_bytes()
-    with open(target, 'ab', opener=_open_no_follow) as output:
-        output.write(content)
-    log.unlink()
-
-
-def _train(config: Config, run: Run):
-    from spml_nb.training.trainer import Diverged, train
-
-    began = time.perf_counter()
-    try:
-        train(config)
-    except Diverged as error:
-        _finish_diverged(run, error, time.perf_counter() - began)
-        raise
-    except Exception:
-        traceback.print_exc()
-        raise
 
 
 def _finish_diverged(run: Run, error: SpmlError, seconds: float, **trained):
@@ -280,6 +272,8 @@ def canonical_config(config: Config) -> Config:
     labels = resolved.labels
     if resolved.dataset not in loading.names() or resolved.dataset in registry.PARTLY_KNOWN:
         labels = labels.replace('full', 'known')  # a table may leave labels unknown
+    if resolved.trained_validation and labels != 'full':
+        labels = 'mixed'  # some photos have all their labels, and so more than one positive
     loss, hparams = find_equal_loss(resolved.loss, resolved.hparams, labels)
     if (loss, hparams) == (resolved.loss, resolved.hparams):
         return resolved

@@ -88,11 +88,6 @@ def learning_rates(
     Returns:
         n + 2·widened rates.
     """
-    return list(_draw_rates(n, widened, usual, between))
-
-
-@cache
-def _draw_rates(n: int, widened: int, usual: float, between: tuple[float, float]) -> tuple:
     rng = np.random.default_rng(SEARCH_SEED)
     distribution = LogUniform(*between)
     inner = [distribution(u) for u in rng.permutation((np.arange(n) + rng.random(n)) / n)]
@@ -102,7 +97,7 @@ def _draw_rates(n: int, widened: int, usual: float, between: tuple[float, float]
         factor = 10 ** (k / 2)
         beyond += [between[0] / factor, between[1] * factor]
     ordered = sorted(inner, key=lambda rate: rate != nearest)
-    return (*ordered, *(float(f'{rate:.3g}') for rate in beyond))
+    return [*ordered, *(float(f'{rate:.3g}') for rate in beyond)]
 
 
 _LABELWISE = {

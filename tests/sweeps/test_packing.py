@@ -298,8 +298,13 @@ builtins.__import__ = guarded
 from spml_nb.cli.sweeps import _plan_sweep
 from spml_nb.sweeps import packing, queue
 from spml_nb.training import trainer, thresholds
-for sweep in ['whole_network'], ['methods', '--suite', 'photos_finetune']:
-    plans = _plan_sweep([*sweep, '--dataset', 'voc12_animals'])
+one_set = ['--dataset', 'voc12_animals']
+for sweep in (
+    ['whole_network', *one_set],
+    ['methods', '--suite', 'photos_finetune', *one_set],
+    ['hml', '--suite', 'photos', '--table', '2'],
+):
+    plans = _plan_sweep(sweep)
     print(sum(len(plan.search) for plan in plans))
 """
 
@@ -307,7 +312,7 @@ for sweep in ['whole_network'], ['methods', '--suite', 'photos_finetune']:
 def test_what_travels_needs_no_scipy_or_plots():
     done = subprocess.run([sys.executable, '-c', TRAINING], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ['220', '42']
+    assert done.stdout.split() == ['220', '42', '240']
 
 
 @pytest.mark.parametrize(

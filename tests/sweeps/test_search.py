@@ -321,6 +321,18 @@ def test_losses_that_are_one_loss_run_once_and_appear_under_each_name(monkeypatc
     sweeps.queue._KEYS.clear()
 
 
+@pytest.mark.parametrize(
+    'loss, equal', [('two_way_sample', 'softmax'), ('multi_similarity', 'zlpr')]
+)
+def test_losses_equal_on_single_labels_stay_apart_where_photos_have_all_labels(loss, equal):
+    config = Config(loss=loss, dataset='mini_voc', labels='single')
+    assert sweeps.queue.canonical_config(config).loss == equal
+    for part in ('beside', 'alone'):
+        with_all = config.changed(trained_validation=part)
+        assert sweeps.queue.canonical_config(with_all).loss == loss
+        assert sweeps.run_key(with_all) != sweeps.run_key(with_all.changed(loss=equal, hparams={}))
+
+
 def small(monkeypatch):
     "The suite mini with AN on two heads, EM and HML, and two draws, on frozen features."
     monkeypatch.setitem(
