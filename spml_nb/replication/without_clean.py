@@ -69,25 +69,27 @@ def _score_choices(lines: pd.DataFrame) -> dict[Setting, Scores]:
     return scores
 
 
-def measure_changes(lines: pd.DataFrame) -> dict[str, Effect]:
-    """The change in mAP of each method if observed labels choose its settings and epoch instead of
-    clean ones, as a mean over the photo sets.
+def measure_changes(lines: pd.DataFrame, measure: str = 'mAP') -> dict[str, Effect]:
+    """What a method changes by if observed labels choose instead of clean ones, mean over the sets.
+
+    They choose settings and epoch in mAP, the threshold in micro-F1.
 
     Two settings of one method err alike on a test image, and how much so is not recorded: intervals
     are over seeds alone.
 
     Args:
         lines: As in `measure_gains`, with every photo set.
+        measure: 'mAP' or 'micro-F1'.
     """
     return {
         loss: pool_effects([estimate_effect(by_seed.to_numpy()) for by_seed in of_sets])
-        for loss, of_sets in _list_changes(lines).items()
+        for loss, of_sets in _list_changes(lines, measure).items()
     }
 
 
 def _average_changes(lines: pd.DataFrame) -> Effect:
     """The mean of `measure_changes` over the methods, which share the seeds."""
-    changes = _list_changes(lines)
+    changes = _list_changes(lines, 'mAP')
     return pool_effects(
         [
             estimate_effect(pd.concat(of_methods, axis=1).mean(axis=1).to_numpy())
@@ -96,10 +98,10 @@ def _average_changes(lines: pd.DataFrame) -> Effect:
     )
 
 
-def _list_changes(lines: pd.DataFrame) -> dict[str, list[pd.Series]]:
+def _list_changes(lines: pd.DataFrame, measure: str) -> dict[str, list[pd.Series]]:
     "{method: its change by seed, for each photo set}."
     scores = _score_choices(lines)
-    clean, observed = list(CHOICES)[:2]
+    clean, observed = (choice for choice in CHOICES if choice.startswith(measure))
     return {
         loss: [
             scores[Setting(name, loss, observed)].by_seed
@@ -134,13 +136,14 @@ def read_without_clean() -> dict:
 
     Returns:
         {'rows': [{'loss', 'effects' (one for each choice)}], 'changes' (as from `measure_changes`),
-        'mean_change' (their mean over the methods), 'choices' (names), 'sets', 'seeds' (numbers)};
+        'f1_change' (of AN), 'mean_change' (their mean over the methods), 'choices' (names), 'sets', 'seeds' (numbers)};
         no rows and no changes while a photo set lacks runs.
     """
     lines = observed_choice.read_trials()
-    rows, changes, mean_change = [], {}, None
+    rows, changes, f1_change, mean_change = [], {}, None, None
     if set(lines.dataset) == set(DATASETS):
         changes = measure_changes(lines)
+        f1_change = measure_changes(lines, 'micro-F1')['an']
         mean_change = _average_changes(lines)
         rows = [
             {'loss': loss, 'effects': list(effects)}
@@ -149,6 +152,7 @@ def read_without_clean() -> dict:
     return {
         'rows': rows,
         'changes': changes,
+        'f1_change': f1_change,
         'mean_change': mean_change,
         'choices': list(CHOICES),
         'sets': len(DATASETS),

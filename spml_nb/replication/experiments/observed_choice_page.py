@@ -69,6 +69,8 @@ def format_observed_choice(
             `read_trials(FILE_LABELS)`.
     """
     losses = measure_choice_losses(trials)
+    pick = average_choice_losses(losses, 'pick')['mean']
+    by_photos = average_photo_choice(photos)
     complete = trials.merge(losses[['dataset', 'seed']].drop_duplicates())
     seeds = losses.groupby('dataset').seed.nunique()
     joined = join_label_trials(trials, label_trials)
@@ -86,7 +88,13 @@ def format_observed_choice(
         },
         thresholds=_format_numbers(average_thresholds(complete).rename(index=WAYS), 1),
         named_labels=_format_numbers(count_named_labels(complete).rename(columns=_NAMED), 1),
-        photos=_format_numbers(average_photo_choice(photos).rename(columns=_LOST), 2),
+        pick={
+            'observed': pick[CHOSEN_RULE],
+            'map': pick['observed_map'],
+            'clean': pick['clean_map'],
+        },
+        lost_by_photos=by_photos.lost.to_dict(),
+        photos=_format_numbers(by_photos.rename(columns=_LOST), 2),
         label_draws=format_label_draws(joined).rstrip() if len(joined) else '',
     )
 
