@@ -136,8 +136,8 @@ def read_without_clean() -> dict:
 
     Returns:
         {'rows': [{'loss', 'effects' (one for each choice)}], 'changes' (as from `measure_changes`),
-        'f1_change' (of AN), 'mean_change' (their mean over the methods), 'choices' (names), 'sets', 'seeds' (numbers)};
-        no rows and no changes while a photo set lacks runs.
+        'f1_change' (of AN), 'mean_change' (their mean over the methods), 'choices' (names), 'sets',
+        'seeds' (numbers)}; no rows and no changes while a photo set lacks runs.
     """
     lines = observed_choice.read_trials()
     rows, changes, f1_change, mean_change = [], {}, None, None
