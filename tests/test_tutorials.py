@@ -576,7 +576,7 @@ def test_the_method_to_take_gains_most_on_the_boards(choose):
 )
 def test_the_answer_follows_the_situation(choose, clean_validation, labels_a_photo):
     (cell,) = (c.source for c in read('choose_a_method').cells if 'In short' in c.source)
-    source = cell.replace('clean_validation = True', f'clean_validation = {clean_validation}')
+    source = cell.replace('clean_validation = False', f'clean_validation = {clean_validation}')
     source = source.replace('labels_a_photo = 1.5', f'labels_a_photo = {labels_a_photo}')
     names = dict(choose)
     exec(source, names)

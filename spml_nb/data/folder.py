@@ -442,7 +442,16 @@ def _read_split(words, images, file, draw_by=None, scored=False):
         return split, ()
     drawn = ('test', 'val') if words is None else ('val',)
     for part in drawn:
-        split[_draw_part(part, split, draw_by, file)] = part
+        try:
+            rows = _draw_part(part, split, draw_by, file)
+        except SpmlError:
+            if not scored:
+                raise
+            # too few photos or groups to draw from, and photos to be scored need no parts
+            if words is None:
+                split[:] = 'test'
+            return split, ()
+        split[rows] = part
     return split, drawn
 
 

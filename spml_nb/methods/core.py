@@ -1037,7 +1037,8 @@ def find_equal_loss(loss: str, hparams: dict[str, Any], labels: str) -> tuple[st
 
     Args:
         hparams: all hyper-parameters, as from `resolve_hparams`.
-        labels: what is observed, as in `Config`; 'full' means that no label is unknown.
+        labels: what is observed, as in `Config`; 'full' means that no label is unknown, 'known'
+            that all labels of a table are used, 'mixed' that some photos have all of theirs.
 
     Returns:
         Name and all hyper-parameters.

@@ -458,6 +458,7 @@ class Leader:
             mean first, each on its best head; with a remark if the micro-F1 is far lower.
         rivals: Methods with runs on fewer sets, at least half of them, whose difference is not
             significant there, with the same remark.
+        ends: The lowest and the highest gain over plain AN on a single set.
     """
 
     name: str
@@ -465,6 +466,7 @@ class Leader:
     gain: Effect
     close: tuple[str, ...]
     rivals: tuple[str, ...]
+    ends: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -548,6 +550,11 @@ def _leader(ranked: list, levels: dict, micro_f1: dict) -> Leader:
         and sets / 2 <= len(levels[row]) < sets
     ]
 
+    of_sets = [
+        gains.estimate_gain(levels[first][name], levels[_PLAIN][name]).mean
+        for name in levels[_PLAIN]
+    ]
+
     def name_with_remark(row):
         return _name(*row) + _remark_on_f1(row, first, micro_f1)
 
@@ -559,6 +566,7 @@ def _leader(ranked: list, levels: dict, micro_f1: dict) -> Leader:
         rivals=tuple(
             name_with_remark(row) for row in on_fewer_sets if _lead(levels, first, row).low <= 0
         ),
+        ends=(min(of_sets), max(of_sets)),
     )
 
 

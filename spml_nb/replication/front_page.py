@@ -20,12 +20,17 @@ from . import board, published, without_clean
 from . import gains as all_gains
 from .agreement import agreement_fields, gains_by_source, source_agreement
 from .board import Leaders, find_leaders, method_levels, method_micro_f1
-from .experiments import clean_photos, more_photos, second_backbone, thresholds
+from .experiments import (
+    clean_photos,
+    more_photos,
+    observed_choice_page,
+    second_backbone,
+    thresholds,
+)
 from .gains import mechanism_acted_in
 from .published import ORIGINAL_SETS, PHOTOS_SUITE
 from .tables import cell_final_runs, plan_cell, read_measures
 from .templates import describe_protocol, render_template
-from .without_clean import ON_MAP
 
 
 @dataclass(frozen=True)
@@ -279,6 +284,7 @@ def front_findings(
     by_size: list[dict] | None = None,
     by_photos: Effect | None = None,
     on_both: second_backbone.Lead | None = None,
+    worse_until: int | None = None,
 ) -> str:
     """The findings as a Markdown list, one question a point; '' without runs.
 
@@ -290,24 +296,21 @@ def front_findings(
         by_size: As from `more_photos.compare_sizes`.
         by_photos: As from `thresholds.estimate_gain_of_photos(FULL_PHOTOS)`.
         on_both: As from `second_backbone.lead_on_both`.
+        worse_until: As from `observed_choice_page.photos_that_choose_worse`.
     """
     if leading is None:
         return ''
     fields = agreement_fields(agreed)
     shown = observed if observed and observed['rows'] else {}
-    by_observed = {
-        board.describe_method(row['loss'])['name']: row['effects'][shown['choices'].index(ON_MAP)]
-        for row in shown.get('rows', [])
-        if row['loss'] in [method.loss for method in BY_PHOTOS]
-    }
+    halves = published.describe_photo_sets().val // 2
     return render_template(
         'findings.md',
         leading=leading,
-        observed=by_observed,
         mean_change=shown.get('mean_change'),
         methods_observed=len(shown.get('changes', ())),
         uses=[(board.describe_method(loss)['name'], use) for loss, use in (uses or {}).items()],
-        seeds_observed=shown.get('seeds', 0),
+        halves=[halves.min(), halves.max()],
+        worse_until=worse_until,
         by_size=by_size or [],
         only_with_few=_leads_only_with_few(by_size or []),
         by_photos=by_photos,
@@ -387,11 +390,11 @@ def format_front(measured: pd.DataFrame, findings: str, picture: str) -> str:
         cells=len(cells),
         table=format_front_table(measured),
         panels=len(ORIGINAL_SETS),
-        not_exercised=[
-            method.name
+        idle_sets={
+            method.name: (~of_method.exercised.astype(bool)).sum()
             for method, of_method in _cells_of_own(measured)
             if _mean_gain(of_method, 'effect') == NOT_EXERCISED
-        ],
+        },
         heads={m.name: find(m.loss).head for m in METHODS if m.own and not m.plain},
     )
     return f'{BEGIN}\n{text}{END}'
@@ -426,6 +429,7 @@ def write_front(runs: pd.DataFrame, boards: pd.DataFrame) -> list[Path]:
             by_size=more_photos.compare_sizes(more_photos.measure_gains(runs), BY_PHOTOS),
             by_photos=thresholds.estimate_gain_of_photos(FULL_PHOTOS),
             on_both=second_backbone.lead_on_both(second_backbone.measure_gains(runs)),
+            worse_until=observed_choice_page.photos_that_choose_worse(),
         )
         text = format_front(measured, findings, f'{outputs.name}/front.svg')
         texts[readme] = text.join(enclosing)

@@ -513,7 +513,7 @@ def _page_contents(results: Results, folder: Path) -> dict[str, str]:
     )
     others = {name: what for name, what in _OTHER_PAGES.items() if (folder / name).is_file()}
     has_picture = (folder / 'front.svg').is_file()
-    if results.without_clean['rows']:
+    if results.without_clean and results.without_clean['rows']:
         texts['without_clean.md'] = without_clean.format_page(results.without_clean)
     texts['README.md'] = _readme(results, boards, others, has_picture)
     texts['index.html'] = index_page.index_page(results, printed, boards, has_picture)

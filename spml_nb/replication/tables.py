@@ -434,6 +434,7 @@ def table(
     Source: the papers' tables.
     """
     runs = read_recorded_runs() if runs is None else runs
+    number = str(number)
     measured = {}
 
     def measure(cell: dict) -> tuple[dict, Scores]:

@@ -136,14 +136,14 @@ def read_without_clean() -> dict:
 
     Returns:
         {'rows': [{'loss', 'effects' (one for each choice)}], 'changes' (as from `measure_changes`),
-        'f1_change' (of AN), 'mean_change' (their mean over the methods), 'choices' (names), 'sets',
+        'f1_changes', 'mean_change' (their mean over the methods), 'choices' (names), 'sets',
         'seeds' (numbers)}; no rows and no changes while a photo set lacks runs.
     """
     lines = observed_choice.read_trials()
-    rows, changes, f1_change, mean_change = [], {}, None, None
+    rows, changes, f1_changes, mean_change = [], {}, {}, None
     if set(lines.dataset) == set(DATASETS):
         changes = measure_changes(lines)
-        f1_change = measure_changes(lines, 'micro-F1')['an']
+        f1_changes = measure_changes(lines, 'micro-F1')
         mean_change = _average_changes(lines)
         rows = [
             {'loss': loss, 'effects': list(effects)}
@@ -152,7 +152,7 @@ def read_without_clean() -> dict:
     return {
         'rows': rows,
         'changes': changes,
-        'f1_change': f1_change,
+        'f1_changes': f1_changes,
         'mean_change': mean_change,
         'choices': list(CHOICES),
         'sets': len(DATASETS),

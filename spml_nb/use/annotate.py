@@ -29,7 +29,7 @@ from ..data.folder import (
     read_label_table,
     usable_class_names,
 )
-from ..data.labels import split_rows
+from ..data.labels import FULL_PHOTOS, split_rows
 from ..data.loading import load
 from ..runs.config import Config
 from ..training.task import Task
@@ -61,7 +61,7 @@ def _read_groups(file: Path, photos: list[str]) -> pd.Series | None:
         return None
     cells = read_label_table(file)
     groups = read_groups(cells)
-    if groups is None:
+    if groups is None or not any(groups):
         return None
     return pd.Series(groups, _spell_as(photos, cells.image.map(posixpath.normpath)))
 
@@ -179,8 +179,9 @@ def write_sample(folder: str | Path, target: str | Path, count: int) -> Sample:
     rows = [row_of[name] for name in drawn]
     cells = LABEL_CELLS[data.labels[rows]]
     table = pd.DataFrame(cells, pd.Index(drawn, name='image'), data.class_names)
-    if data.groups is not None:
-        table['group'] = _spell_groups([data.groups[row] for row in rows])
+    groups = [] if data.groups is None else [data.groups[row] for row in rows]
+    if any(groups) and 'group' not in data.class_names:
+        table['group'] = _spell_groups(groups)
     with new_folder(target) as temporary:
         for row, name in zip(rows, drawn, strict=True):
             copy = temporary / 'images' / name
@@ -203,7 +204,8 @@ class Sheet:
         folder: with images/; an existing labels.csv, in any of the three layouts, is continued.
         classes: names to choose from, besides those of the table.
         sample: how many photos to label in full; more, if that takes whole groups. Photos marked
-            `test` come first, and those marked `val` that are labelled in full.
+            `test` come first, and those marked `val` that are labelled in full. None: twice
+            `FULL_PHOTOS`, since half of them choose, or a third of the photos if that is fewer.
 
     Attributes:
         images: all photos, as paths below images/, in the order in which they are asked about.
@@ -216,12 +218,14 @@ class Sheet:
             class, or if the sample takes the photos of all groups.
     """
 
-    def __init__(self, folder: str | Path, classes: Iterable[str] = (), sample: int = 0):
+    def __init__(self, folder: str | Path, classes: Iterable[str] = (), sample: int | None = 0):
         self.folder = Path(folder)
         self.file = self.folder / 'labels.csv'
         names, _ = find_images(images_folder(self.folder))
         _refuse_unwritable(names)
         self.images = draw_sample(names, len(names))
+        if sample is None:
+            sample = min(2 * FULL_PHOTOS, len(names) // 3)
         table = _read_answers(self.file, self.images)
         self.class_names = usable_class_names([*table.columns.drop('split'), *classes])
         if not self.class_names:

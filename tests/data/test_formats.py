@@ -277,6 +277,23 @@ def test_folders_of_parts_are_kept_as_roboflow_exports_them(tmp_path, layout):
     }
 
 
+def test_the_name_of_the_source_itself_is_no_part(tmp_path):
+    names = draw(tmp_path / 'dev')
+    for file, name in (('train', names[0]), ('more', names[1])):
+        (tmp_path / 'dev' / f'{file}.csv').write_text(f'image,label\n{name},cat\n')
+    photos = read_source(tmp_path / 'dev').photos
+    assert {photos[names[0]].split, photos[names[1]].split} == {'train', ''}
+
+
+def test_two_groups_and_two_parts_of_a_photo_are_reported(tmp_path):
+    name, *_ = draw(tmp_path / 'source')
+    (tmp_path / 'source' / 'test.csv').write_text(f'image,label,group\n{name},cat,a\n')
+    (tmp_path / 'source' / 'train.csv').write_text(f'image,label,group\n{name},dog,b\n')
+    source = read_source(tmp_path / 'source')
+    assert source.remarks['photos of two groups, of which the first counts'] == [name]
+    assert source.remarks['photos of two parts, of which the first counts'] == [name]
+
+
 def test_labels_known_to_be_absent_and_difficult_ones_get_columns(tmp_path):
     document = {
         'images': [{'id': k, 'file_name': f'{k:03} é.jpg'} for k in range(COUNT)],

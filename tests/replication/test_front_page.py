@@ -31,7 +31,13 @@ from spml_nb.replication import (
     tables,
     without_clean,
 )
-from spml_nb.replication.experiments import clean_photos, more_photos, second_backbone, thresholds
+from spml_nb.replication.experiments import (
+    clean_photos,
+    more_photos,
+    observed_choice_page,
+    second_backbone,
+    thresholds,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT = 100 * 1024
@@ -129,7 +135,7 @@ def test_how_many_photos_to_label_in_full_first_stands_in_the_answer():
     nothing = agreed(measured([('EM', 'VOC', 4.0, [2.0, 2.1, 1.9], True)]))
     gain = statistics.estimate_effect([1.0, 1.2, 1.1])
     text = ' '.join(front_page.front_findings(LEADERS, nothing, by_photos=gain).split())
-    assert f': {FULL_PHOTOS} such photos gain +1.1 ±' in text
+    assert f': {FULL_PHOTOS} of them gain +1.1 ±' in text
     assert 'the threshold' not in front_page.front_findings(LEADERS, nothing)
 
 
@@ -145,7 +151,8 @@ def test_the_leader_stands_in_the_answer_with_its_lead(exact):  # noqa: F811
     assert [text.index(number) for number in numbers] == sorted(map(text.index, numbers))
     assert 'told apart' not in text
     text = answer(an_linear=50.0, em_linear=52.0, wan_linear=52.0)
-    assert 'EM gains +2.0 ± 0.0 on average. Not told apart from EM: WAN.' in text
+    assert 'EM gains +2.0 ± 0.0 on average, +2.0 to +2.0 on single ones. Not told' in text
+    assert 'Not told apart from EM: WAN.' in text
     assert 'linear head' not in text
 
 
@@ -228,6 +235,7 @@ def test_what_readme_shows_is_what_the_record_says(monkeypatch):
         more_photos.compare_sizes(more_photos.measure_gains(known), front_page.BY_PHOTOS),
         thresholds.estimate_gain_of_photos(FULL_PHOTOS),
         second_backbone.lead_on_both(second_backbone.measure_gains(known)),
+        observed_choice_page.photos_that_choose_worse(),
     )
     shown = between((ROOT / 'README.md').read_text())
     assert shown == front_page.format_front(found, findings, 'outputs/front.svg'), remedy

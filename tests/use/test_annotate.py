@@ -68,6 +68,11 @@ def test_what_is_answered_is_read_back_and_the_rest_waits(folder):
     )
 
 
+def test_without_a_number_a_third_of_few_photos_is_labelled_in_full(folder):
+    sheet = Sheet(folder, CLASSES, sample=None)
+    assert len(sheet.sample) == len(sheet.images) // 3
+
+
 def test_an_answer_that_cannot_be_written_leaves_the_table_as_it_was(folder, monkeypatch):
     sheet = Sheet(folder, CLASSES)
     first, second, *_ = sheet.waiting()
@@ -700,6 +705,28 @@ def test_a_sample_keeps_the_groups_of_its_photos(made, tmp_path, groups):
     group_of = dict(zip(read_label_table(folder / 'labels.csv').image, of_photos, strict=True))
     pairs = {(group_of[n], g) for n, g in zip(drawn.image, read_groups(drawn), strict=True)}
     assert len(pairs) == len({old for old, _ in pairs}) == len({new for _, new in pairs}) > 1
+
+
+@pytest.mark.filterwarnings('ignore')
+def test_a_sample_of_photos_without_a_group_has_no_column_for_it(made, tmp_path):
+    parts = ['train'] * 20 + ['val'] * 8 + ['test'] * 20
+    groups = ['north'] * 10 + ['south'] * 10 + [''] * 28
+    folder = one_label_each(made, tmp_path / 'photos', split=parts, group=groups)
+    annotate.write_sample(folder, tmp_path / 'FULL', 12)
+    assert 'group' not in read_label_table(tmp_path / 'FULL' / 'labels.csv')
+    assert annotate.Sheet(tmp_path / 'FULL', sample=12).class_names == ['blue', 'red']
+
+
+@pytest.mark.filterwarnings('ignore')
+def test_a_sample_of_two_groups_can_be_scored_when_its_labels_are_filled_in(made, tmp_path):
+    parts = ['train'] * 20 + ['val'] * 8 + ['test'] * 20
+    folder = one_label_each(made, tmp_path / 'photos', split=parts, group=['north', 'south'] * 24)
+    annotate.write_sample(folder, tmp_path / 'FULL', 10)
+    file = tmp_path / 'FULL' / 'labels.csv'
+    table = pd.read_csv(file, dtype=str).fillna('0')
+    table.to_csv(file, index=False)
+    data = load(tmp_path / 'FULL', scored=True)
+    assert len(data.rows('test')) == 10 and set(data.groups) == {'north', 'south'}
 
 
 @pytest.mark.filterwarnings('ignore')

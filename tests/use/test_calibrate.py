@@ -175,7 +175,7 @@ def test_pages_and_messages_name_one_number_of_photos_to_label_in_full():
     guide = json.loads((root / FULL_PHOTOS_GUIDE).read_text())
     text = '\n'.join(''.join(cell['source']) for cell in guide['cells'])
     choosing = re.findall(r'(\d+) of them choose the threshold', text)
-    drawn = re.findall(r'Begin with (\d+)|draw_sample\(names, (\d+)\)|sample = (\d+)  #', text)
+    drawn = re.findall(r'Begin with (\d+)|draw_sample\(names, (\d+)\)|testing; None: (\d+),', text)
     readme = (root / 'README.md').read_text()
     drawn += re.findall(r'--sample FULL (\d+)()()', readme)
     troubles = (root / 'TROUBLESHOOTING.md').read_text()

@@ -13,7 +13,7 @@ def read_coco(documents: dict[Path, dict], source: Source):
     for file, document in documents.items():
         names = _read_categories(document, file)
         source.categories += names.values()
-        split = find_part(file.stem) or find_part(file.parent.name)
+        split = find_part(file.stem) or source.part_of(file)
         photos = _read_photos(document, file, source, split, names)
         annotations = get_field(document, 'annotations', list, f'{file}')
         for k, annotation in enumerate(annotations):

@@ -143,8 +143,22 @@ class Source:
     def photo(self, path: str, split: str = '') -> Photo:
         "Get or create the `Photo` of a path below root."
         photo = self.photos.setdefault(path, Photo(path, self.root / path))
+        if split and photo.split and photo.split != split:
+            self.remarks['photos of two parts, of which the first counts'].append(path)
         photo.split = photo.split or split
         return photo
+
+    def put_in_group(self, photo: Photo, group: str):
+        """Note the group of a photo, unless an earlier entry gave one."""
+        if group and photo.group and photo.group != group:
+            self.remarks['photos of two groups, of which the first counts'].append(photo.name)
+        photo.group = photo.group or group
+
+    def part_of(self, file: Path) -> str:
+        """The part that a folder of the source contains, by the name of the file's own; '' for the
+        source itself, whose name says nothing about its photos.
+        """
+        return find_part(file.parent.name) if self.location in file.parent.parents else ''
 
 
 def _forms(path):

@@ -38,8 +38,10 @@ def read_tables(documents: dict[Path, None], source: Source):
                 source.meaning = COMPLETE if column.lower() == 'labels' else POSITIVES_ONLY
             present = _split_names(table[column], f'{file}: the column {column!r}')
             absent = [set()] * len(table)
-            if ignored := [name for name in names if name != column]:
-                source.left_out[f'columns beside {column!r}'] += ignored
+            ignored = [name for name in names if name != column]
+            if ignored:
+                left_out = source.left_out[f'columns beside {column!r}']
+                left_out += [name for name in ignored if name not in left_out]
         else:
             source.categories += names
             present, absent = _read_columns(table, names, file)
@@ -48,14 +50,14 @@ def read_tables(documents: dict[Path, None], source: Source):
         if splits:
             parts = _read_parts(table[splits], source)
         else:
-            parts = [find_part(file.stem) or find_part(file.parent.name)] * len(table)
+            parts = [find_part(file.stem) or source.part_of(file)] * len(table)
         repeated = 'rows of a photo that has a row already, joined'
         for k, reference in enumerate(table[image]):
             photo = source.find_photo(reference, file.parent, parts[k], repeated)
             if photo is None:
                 continue
             if groups:
-                photo.group = photo.group or table[groups][k]
+                source.put_in_group(photo, table[groups][k].strip())
             photo.present |= present[k]
             photo.absent |= absent[k]
 

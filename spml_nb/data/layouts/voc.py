@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ...base.errors import SpmlError
 from .files import read_text
-from .source import PART_NAMES, Source, find_part
+from .source import PART_NAMES, Source
 
 
 def read_voc(documents: dict[Path, ElementTree.Element], source: Source):
@@ -27,7 +27,7 @@ def read_voc(documents: dict[Path, ElementTree.Element], source: Source):
             is_difficult = (entry.findtext('difficult') or '').strip() == '1'
             (difficult if is_difficult else present).add(name)
         reference = (root.findtext('filename') or '').strip() or file.stem
-        split = splits.get(file.stem) or find_part(file.parent.name)
+        split = splits.get(file.stem) or source.part_of(file)
         photo = source.find_photo(reference, file.parent, split)
         if photo is None:
             continue

@@ -101,11 +101,8 @@ class Benchmark:
         return folder / ('originals' if self.small else 'images')
 
 
-_READERS = {
-    name: read
-    for module in (attributes, coco, cub, l48, nus, single_label, small_photos, voc)
-    for name, read in module.READERS.items()
-}
+READER_MODULES = (attributes, coco, cub, l48, nus, single_label, small_photos, voc)
+_READERS = {name: read for module in READER_MODULES for name, read in module.READERS.items()}
 # what an entry of benchmarks.toml has beyond the fields of `Benchmark`
 _BESIDE = ('title', 'like', 'partly_known', 'scored_if_complete', 'labels', 'views')
 

@@ -99,6 +99,21 @@ def format_observed_choice(
     )
 
 
+def photos_that_choose_worse() -> int | None:
+    """The most fully labelled photos that choose worse among all runs than observed labels do.
+
+    Of the numbers that were tried; the observed labels are those of all validation photos. None if
+    no number is worse.
+    """
+    photos = read_trials(FILE_PHOTOS)
+    if not len(photos):
+        return None
+    by_observed = average_choice_losses(measure_choice_losses(read_trials()), 'pick')
+    lost = average_photo_choice(photos).lost
+    worse = lost.index[lost > by_observed.at[CHOSEN_RULE, 'mean']]
+    return max(worse, default=None)
+
+
 def _format_numbers(table: pd.DataFrame, digits: int) -> list[list[str]]:
     return list_cells(table.map(f'{{:.{digits}f}}'.format))
 
