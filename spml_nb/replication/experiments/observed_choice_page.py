@@ -12,7 +12,13 @@ import pandas as pd
 from ...base import settings
 from ...base.files import write_changed
 from ...methods.core import find
-from ...statistics import EQUIVALENCE_MARGIN, Effect, format_signed
+from ...statistics import (
+    EQUIVALENCE_MARGIN,
+    Effect,
+    estimate_effect,
+    format_signed,
+    pool_effects,
+)
 from .. import board, gains
 from ..templates import list_cells, render_template
 from .core import Experiment
@@ -70,7 +76,6 @@ def format_observed_choice(
     """
     losses = measure_choice_losses(trials)
     pick = average_choice_losses(losses, 'pick')['mean']
-    by_photos = average_photo_choice(photos)
     complete = trials.merge(losses[['dataset', 'seed']].drop_duplicates())
     seeds = losses.groupby('dataset').seed.nunique()
     joined = join_label_trials(trials, label_trials)
@@ -93,25 +98,47 @@ def format_observed_choice(
             'map': pick['observed_map'],
             'clean': pick['clean_map'],
         },
-        lost_by_photos=by_photos.lost.to_dict(),
-        photos=_format_numbers(by_photos.rename(columns=_LOST), 2),
+        more_by_photos=compare_photo_choice(complete, photos),
+        photos=_format_numbers(average_photo_choice(photos).rename(columns=_LOST), 2),
         label_draws=format_label_draws(joined).rstrip() if len(joined) else '',
     )
 
 
-def photos_that_choose_worse() -> int | None:
-    """The most fully labelled photos that choose worse among all runs than observed labels do.
+def compare_photo_choice(trials: pd.DataFrame, photos: pd.DataFrame) -> dict[int, Effect]:
+    """What a few fully labelled photos lose more than the observed labels of all validation photos.
 
-    Of the numbers that were tried; the observed labels are those of all validation photos. None if
-    no number is worse.
+    Both choose among all runs of all methods, at the same epochs, those of `CHOSEN_RULE`.
+
+    Args:
+        trials, photos: as from `read_trials()` and `read_trials(FILE_PHOTOS)`.
+
+    Returns:
+        {number of photos: points of test mAP}, means over the sets; intervals are over seeds alone.
     """
-    photos = read_trials(FILE_PHOTOS)
     if not len(photos):
-        return None
-    by_observed = average_choice_losses(measure_choice_losses(read_trials()), 'pick')
-    lost = average_photo_choice(photos).lost
-    worse = lost.index[lost > by_observed.at[CHOSEN_RULE, 'mean']]
-    return max(worse, default=None)
+        return {}
+    lost_by_observed = {
+        place: searches[f'{CHOSEN_RULE}_test'].max()
+        - searches.at[searches[CHOSEN_RULE].idxmax(), f'{CHOSEN_RULE}_test']
+        for place, searches in trials.groupby(['dataset', 'seed'])
+    }
+    more = photos.set_index(['dataset', 'seed', 'photos']).lost.unstack('photos')
+    more = more.sub(pd.Series(lost_by_observed), axis=0).dropna()
+    return {
+        int(number): pool_effects(
+            [estimate_effect(of_set.to_numpy()) for _, of_set in lost.groupby('dataset')]
+        )
+        for number, lost in more.items()
+    }
+
+
+def photos_that_choose_worse() -> int | None:
+    """The largest number of fully labelled photos that surely choose worse than observed labels do.
+
+    By the record; None if the interval of no number is above 0.
+    """
+    more = compare_photo_choice(read_trials(), read_trials(FILE_PHOTOS))
+    return max((number for number, effect in more.items() if effect.low > 0), default=None)
 
 
 def _format_numbers(table: pd.DataFrame, digits: int) -> list[list[str]]:
